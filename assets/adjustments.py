@@ -55,10 +55,10 @@ class Adjustments:
     code_version=METHODS[NAME].version,
 )
 def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """Adaptive Logit Adjustment: one factor a candidate that redistributes probability between classes and probe.
+    """Adaptive Logit Adjustment: one factor per candidate redistributes probability between classes and probe.
 
-    Fitted on a few images a class, for all probes and trials at once, chosen by training loss alone; the crime suites
-    are adjusted too, where who is pictured is among the candidates. The variant `released` lets test accuracy choose,
+    Fitted on a few images per class, for all probes and trials at once, selected by training loss alone. The crime
+    suites are adjusted too where the groups are among the candidates. The variant `released` lets test accuracy choose,
     as the published code does, and is marked as leaking.
     """
     stored = passed_cell(context, workspace)

@@ -38,11 +38,10 @@ _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event"
 def tracked_answers(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
 ) -> dg.MaterializeResult:
-    """The MLflow runs of a generative model: as it is, and with each instruction that was tried.
+    """The MLflow runs of a generative model: unmitigated, and with each instruction.
 
-    The same metric has the same name in all of them: tick two and compare a model with itself under an instruction, or
-    two models. Texts are not sent to MLflow, words and numbers are. A model whose content has not changed keeps its
-    runs.
+    Metrics have the same names in all runs: select two to compare a model with itself under an instruction, or two
+    models. Words and numbers are sent to MLflow, texts are not. A model whose content is unchanged keeps its runs.
     """
     stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake
     frame = pl.concat([lake.read_table(name, partition=stored.model) for name in LANGUAGE_TABLES])

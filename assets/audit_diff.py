@@ -20,13 +20,13 @@ _MOST_SAID = 5
 
 @dg.asset(deps=["audit_record"], group_name="findings", owners=OWNERS, kinds={"numpy", "polars"}, code_version="1")
 def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """What changed since the audit before this one: per number old, new and their difference, paired where it can be.
+    """What changed since the previous audit: the old and new value of each number and their difference.
 
-    Only cells whose content is another are compared; the images are the same ones unless the dataset changed, so that
-    skews, parity differences, harm rates, Trident rates and MaxToxicity are compared image by image or set by set.
-    The table `audit_flips` lists the images whose winning text is another one now. The check `no_regression` fails
-    where something got worse by more than `thresholds.regression` of the audit file allows, and warns where a suite
-    was not compared since its prompts changed. Empty where there was no audit before.
+    Only cells whose content changed are compared. Unless the dataset changed, skews, parity differences, harm rates,
+    Trident rates and MaxToxicity are paired by image or by set. The table `audit_flips` lists the images whose top
+    text changed. The check `no_regression` fails where a metric got worse by more than `thresholds.regression` of the
+    audit file allows, and warns where a suite was not compared because its prompts changed. Empty without a previous
+    audit.
     """
     lake = workspace.lake
     new, *before = recorded_audits(lake)
@@ -87,11 +87,11 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
 @dg.asset_check(
     asset="audit_diff",
     blocking=False,
-    description="Nothing got worse than in the audit before by more than `thresholds.regression` allows; warns where "
-    "a suite was not compared, since its prompts changed.",
+    description="No metric got worse since the previous audit by more than `thresholds.regression` allows; warns where "
+    "a suite was not compared because its prompts changed.",
 )
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Name what got worse: the metric, of what, from where to where."""
+    """List regressions: metric, group, old and new value."""
     committed = workspace.lake.require("audit_diff")
     worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", manifest=committed))
     not_compared = committed.details.get("not_compared", [])

@@ -23,10 +23,10 @@ _NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TA
     code_version="1",
 )
 def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """The manifests of everything that this audit is made of, from records and embeddings to the metric table.
+    """The manifests of everything in this audit, from records and embeddings to the metric table.
 
-    Stored data is never overwritten, so a record is all that it takes to read an audit again as it was, after
-    checkpoints or datasets have been replaced: `plumbline diff`, `plumbline explain` and `plumbline export` do.
+    Stored data is never overwritten, so `plumbline diff`, `plumbline explain` and `plumbline export` can read a past
+    audit from its record after checkpoints or datasets have been replaced.
     """
     lake, audit = workspace.lake, workspace.audit
     table = lake.require("metric_table")

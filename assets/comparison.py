@@ -19,11 +19,11 @@ from resources.workspace import Workspace
     code_version="2",
 )
 def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """The numbers that papers published, beside those that this audit measured of the same thing.
+    """Published numbers beside the values that this audit measures.
 
-    One row for every printed number whose checkpoint (by its address), dataset and metric are in the audit: the cell
-    of the paper, what is printed there, what was measured, the difference, and whether the measured interval holds
-    what the paper rounded. Printed numbers that are suspect or cannot be compared are shown with the reason and are not
+    One row per published number whose checkpoint (by its address), dataset and metric are in the audit: its table
+    cell, the printed and the measured value, their difference, and whether the measured interval covers the printed
+    value before rounding. Printed numbers that are suspect or cannot be compared are shown with the reason and are not
     judged. The planted world has no published numbers: its table is empty.
     """
     lake, audit = workspace.lake, workspace.audit

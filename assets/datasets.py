@@ -26,14 +26,14 @@ _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS,
         dg.AssetSpec(
             "records",
             deps=["dataset_folder"],
-            description="One row for every accepted image: content hash, path, split and the dataset's own labels.",
+            description="One row per accepted image: content hash, path, split and the dataset's labels.",
             code_version="1",
             **_SPEC,
         ),
         dg.AssetSpec(
             "quarantine",
             deps=["dataset_folder"],
-            description="Every input that was not accepted: file, line, reason, what was found and what was expected. "
+            description="Every rejected input: file, line, reason, what was found and what was expected. "
             "Accepted + quarantined = listed, always.",
             code_version="1",
             **_SPEC,
@@ -41,7 +41,7 @@ _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS,
     ]
 )
 def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]):
-    """Read a dataset's index, check every file to its end, and sort the inputs into accepted and quarantined."""
+    """Read a dataset's index, decode every file in full, and split the inputs into accepted and quarantined."""
     dataset, lake = context.partition_key, workspace.lake
     entry, root = workspace.dataset_entry(dataset), workspace.dataset_root(dataset)
     reader = entry.open_reader()
@@ -94,7 +94,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
 
         `composite` joins class and label, as in the extended datasets of the Trident study: `Indian_woman`.
 
-        The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
+        These are predictions: their error rate against the dataset's gender labels is reported by group and checked.
         """
         require_passed(context, workspace, context.partition_key, of=("records",))
         named = workspace.audit.labeller or labeller

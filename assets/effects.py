@@ -21,12 +21,12 @@ from resources.workspace import Workspace
     code_version="1",
 )
 def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """What a bigger model, more training data or another data source changes, everything else held.
+    """Effects of model size, amount of training data and data source on bias, all else equal.
 
-    Every pair of checkpoints whose `factors` in the audit file differ in exactly one is compared on the same images:
-    the Max Skew, parity difference and harm rate of the first minus those of the second, with a paired bootstrap
-    interval. The first has the level that comes first in the audit file; a positive number means that it is the more
-    biased one. Without such a pair the table is empty.
+    Each pair of checkpoints whose `factors` in the audit file differ in exactly one is compared on the same images:
+    Max Skew, parity difference and harm rate of the first minus those of the second, with a paired bootstrap
+    interval. The first has the level that comes first in the audit file; a positive difference means that it is more
+    biased. Empty without such a pair.
     """
     committed = workspace.lake.require("metric_table")
     current = committed.details["current"]

@@ -29,10 +29,9 @@ from resources.workspace import Workspace
 def text_embeddings(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
-    """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised.
+    """Embeddings of every prompt of every suite by one checkpoint, not normalised.
 
-    A model that must see image and text together (BridgeTower) has no such vectors: its prompts go with the images, in
-    `probe_logits`.
+    A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`.
     """
     lake, encoder, texts = workspace.lake, encoders.get(context.partition_key), all_texts()
     family = FAMILIES[encoder.family]
@@ -74,11 +73,11 @@ def text_embeddings(
 def image_embeddings(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
-    """Every accepted image of a dataset, embedded by one checkpoint, in content-addressed shards.
+    """Embeddings of every accepted image of a dataset by one checkpoint, in content-addressed shards.
 
-    Computed once per content: a second run finds the shards (`forward_passes` 0), a run after a crash finishes what
-    is missing, a damaged shard alone is made again. A model that must see image and text together (BridgeTower) keeps
-    nothing of an image alone: its passes are in `probe_logits`.
+    Computed once per content: a second run reads the shards (`forward_passes` 0), a run after a crash computes only
+    missing shards, and a damaged shard is recomputed. A cross-encoder (BridgeTower) has no image embeddings: its
+    image-text pairs are scored in `probe_logits`.
     """
     dataset, model = cell_of(context)
     require_passed(context, workspace, dataset, of=("records",))

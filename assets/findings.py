@@ -34,11 +34,11 @@ _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
     **_SPEC | {"code_version": "2"},
 )
 def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
+    """All metrics of the audit in one table: estimate, interval, p, q, n, reason, and the digests of its sources.
 
-    Content only: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
-    `provenance`. Cells whose sources have changed since, or whose dataset has not passed its checks, are left out
-    and named. Where people have annotated answers, their agreement over all generative models is added.
+    Deterministic: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
+    `provenance`. Cells whose sources have changed, or whose dataset has not passed its checks, are left out and
+    listed. Where annotations of answers exist, inter-annotator agreement over all generative models is included.
     """
     lake, cells = workspace.lake, sort_cells(workspace, context.instance)
     if not (cells.current or cells.models):
@@ -76,7 +76,7 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
 
 @dg.asset(deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
 def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """Which Dagster and MLflow runs made each cell, when, on what device, and how much work it was."""
+    """The Dagster and MLflow runs that computed each cell, with time, device and amount of work."""
     lake = workspace.lake
     frames = [pl.DataFrame(schema=PROVENANCE_SCHEMA)]
     details = lake.require("metric_table").details
@@ -100,7 +100,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     **_SPEC,
 )  # fmt: skip
 def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:
-    """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
+    """The report: one self-contained HTML file, from headline findings to the provenance of every number."""
     committed = workspace.lake.require("metric_table")
     table = workspace.lake.read_table("metric_table", manifest=committed)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -44,11 +44,11 @@ _SPEC = {
 def generations(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
-    """Everything that one generative model answered about one slice: each prompt, instruction and seed of each image.
+    """Answers of one generative model on one slice: one per image, prompt, instruction and seed.
 
-    A row's random draws belong to the row: its text does not depend on what else was generated. Finished rows are
-    kept, whatever happens, and never generated again; a prompt that is added asks only its own rows. An image is read
-    once for all its prompts and seeds. Refusals are answers.
+    Sampling is seeded per row, so that a text does not depend on what else is generated. Finished rows are kept and
+    never generated again; a new prompt generates only its own rows. An image is read once for all its prompts and
+    seeds. Refusals count as answers.
     """
     model, slice_id = answers_of(context)
     sliced, version = asked_slice(workspace, model, slice_id), workspace.lvlm_version(model)
@@ -159,10 +159,10 @@ def _described(
 def toxicity_scores(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
-    """How toxic, insulting, attacking and flirtatious each answer is, by every scorer of the audit file.
+    """Toxicity, insult, identity-attack and flirtation scores of each answer, by every scorer of the audit file.
 
-    A text is scored once however often it was said, and never again by the same version of a scorer. A text that a
-    scorer could not score keeps its row, with the reason.
+    Each distinct text is scored once per version of a scorer. A text that a scorer could not score keeps its row,
+    with the reason.
     """
     model, _ = answers_of(context)
     committed = workspace.lake.require("generations", partition=context.partition_key)

@@ -32,11 +32,11 @@ NO_TEXT_SPACE = "this model reads a text only together with an image: it has no 
     code_version=GEOMETRY_VERSION,
 )
 def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """Whether a model keeps positive and negative words of one trait apart: wealthy from poor, sincere from dishonest.
+    """Separation of positive and negative words of a trait in text space: wealthy from poor, sincere from dishonest.
 
-    For the agency, belief and communion words: the mean cosine within each valence and across, what within has over
-    across with the paper's one-sided t-test and an exact permutation test, and the words on the first three principal
-    axes. Empty, with the reason, for a model without a text space (BridgeTower).
+    For the agency, belief and communion words: mean cosine within and between valences, their difference with the
+    paper's one-sided t-test and an exact permutation test, and the words on the first three principal components.
+    Empty, with the reason, for a model without a text space (BridgeTower).
     """
     lake, encoder = workspace.lake, context.partition_key
     stored = lake.require("text_embeddings", partition=encoder)

@@ -36,11 +36,10 @@ Arrays = dict[str, NDArray[np.float32]]
 def probe_logits(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
-    """The model's answer to every image with every prompt that the audit asks of this cell.
+    """Logits of every image with every prompt of the suites of this cell.
 
-    From stored embeddings this is one matrix product, kept raw beside the norms of both sides, so that logits and
-    cosines follow; no model is loaded. BridgeTower must see image and text together: its pairs go through the model
-    here, once a prompt suite.
+    One matrix product of stored embeddings, kept unscaled with the norms of both sides, from which logits and cosines
+    follow; no model is loaded. A cross-encoder (BridgeTower) scores its image-text pairs here, once per suite.
     """
     dataset, model = cell_of(context)
     require_passed(context, workspace, dataset, of=must_pass(workspace, dataset))

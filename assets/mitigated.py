@@ -57,11 +57,10 @@ Hits = dict[str, NDArray[np.bool_]]
 def mitigated_metrics(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
-    """The outcome and Trident metrics after each mitigation, on images that it was not fitted on.
+    """Outcome and Trident metrics after each mitigation, on held-out images.
 
-    Beside them the paired effects: after minus before on the same images for skews, harm rates, Trident rates, and
-    for what the mitigation costs, zero-shot accuracy and image-text retrieval. `bias_transfer` judges them over all
-    cells.
+    Also the paired effects, after minus before on the same images, on skews, harm rates and Trident rates, and on the
+    costs, zero-shot accuracy and image-text retrieval. `bias_transfer` summarises them over all cells.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
     rows, effects = [pl.DataFrame(schema=polars_schema())], [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)]

@@ -171,8 +171,8 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
 def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.
 
-    One row an image that models are asked about, with the labels that make its group (such as `Black_woman`), its
-    counterfactual set, and the words in which a language model without eyes is told of it.
+    One row per image, with the labels of its group (such as `Black_woman`), its counterfactual set, and the text that
+    describes it to a language model without vision.
     """
     dataset = dataset_of(workspace, context.partition_key)
     require_passed(context, workspace, dataset, of=("records",))

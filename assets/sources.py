@@ -25,7 +25,7 @@ _SPEC = {"group_name": "sources"}
 @dg.observable_source_asset(
     partitions_def=DATASETS,
     kinds={"image"},
-    description="A dataset as it lies on disk: its index and image files. Its version is the content of all of them.",
+    description="A dataset folder: its index and image files. Its version is a digest of their content.",
     **_SPEC,
 )
 def dataset_folder(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersionsByPartition:

@@ -30,12 +30,12 @@ _SHOWN = 12
 def tracked_run(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
 ) -> dg.MaterializeResult:
-    """The MLflow runs of this encoder on this dataset: as it is, and after each mitigation that was tried.
+    """The MLflow runs of this encoder on this dataset: unmitigated, and after each mitigation.
 
-    Each has parameters, digests as tags, headline metrics and tables, the first one figures, those after a mitigation
-    its parameters and loss curves. The same metric has the same name in all of them: tick two and compare. A cell
-    whose content has not changed keeps its runs. If MLflow cannot be reached, the numbers are safe in the lake, this
-    says so, and the next run of the cell delivers them.
+    Each has parameters, digests as tags, headline metrics and tables; the first also figures, those after a mitigation
+    its parameters and loss curves. Metrics have the same names in all runs: select two to compare. A cell whose
+    content is unchanged keeps its runs. If MLflow cannot be reached, the numbers stay in the lake and the next run of
+    the cell sends them.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])

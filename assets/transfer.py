@@ -20,9 +20,9 @@ from resources.workspace import Workspace
     code_version="1",
 )
 def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
-    """What each mitigation changes on every axis, for better and for worse, on images that it was not fitted on.
+    """Effects of each mitigation on every axis of bias, on held-out images.
 
-    One row an axis (skew and parity difference by attribute and event), harm rate, Trident rate and cost (accuracy,
+    One row per axis (skew and parity difference by attribute and event), harm rate, Trident rate and cost (accuracy,
     retrieval): after minus before on the same images, with a paired interval, p, q and a verdict: improved, worsened,
     or no evidence. The check `no_bias_is_moved` warns where one axis improves and another worsens.
     """
@@ -67,7 +67,7 @@ def _not_tried(workspace: Workspace, dataset: str, model: str) -> list[tuple[str
     description="No mitigation improves one axis and worsens another axis or a harm rate of the same checkpoint.",
 )
 def no_bias_is_moved(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Warn of every mitigation that moves bias in place of removing it."""
+    """Warn where a mitigation shifts bias from one axis to another."""
     moved = transfers(workspace.lake.read_table("bias_transfer"))
     return dg.AssetCheckResult(
         passed=moved.is_empty(),

@@ -10,7 +10,7 @@ from orchestration.terminal import ConfigOption, say, workspace_of
 
 def sample_annotations_command(
     to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("annotations"),
-    seed: Annotated[int, typer.Option(help="Which texts and words are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     config: ConfigOption = None,
 ) -> None:
     """Draw texts and words for people to annotate: how well do the scorer and the judge agree with them?

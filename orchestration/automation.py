@@ -93,6 +93,6 @@ automation_sensor = dg.AutomationConditionSensorDefinition(
     emit_backfills=False,
     use_user_code_server=True,
     minimum_interval_seconds=30,
-    description="Asks for what has become stale: a changed checkpoint's column, a changed dataset's row, what follows "
-    "from changed prompts; then the findings, once.",
+    description="Materializes stale assets: the column of a changed checkpoint, the row of a changed dataset, all that "
+    "is downstream of changed prompts; then the findings, once.",
 )

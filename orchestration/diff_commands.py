@@ -13,8 +13,8 @@ _NOT_KNOWN = 3
 
 def diff_command(
     old: Annotated[str, typer.Argument(help="An audit (`newest~1`, or the start of its id), or a checkpoint.")],
-    new: Annotated[str, typer.Argument(help="What it is compared with: an audit or a checkpoint too.")] = "newest",
-    html: Annotated[Path | None, typer.Option(help="Write a page to this file too.")] = None,
+    new: Annotated[str, typer.Argument(help="The audit or checkpoint to compare it with.")] = "newest",
+    html: Annotated[Path | None, typer.Option(help="Also write an HTML page to this file.")] = None,
     config: ConfigOption = None,
 ) -> None:
     """Compare two audits, or two checkpoints of the newest audit: `plumbline diff newest~1`, `plumbline diff ID ID`.

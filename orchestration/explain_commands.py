@@ -7,11 +7,11 @@ import typer
 
 from orchestration.terminal import ConfigOption, console, working, workspace_of
 
-Filter = Annotated[str | None, typer.Option(help="Only rows with this in the column of that name.")]
+Filter = Annotated[str | None, typer.Option(help="Filter: value of the column of this name.")]
 
 
 def explain_command(
-    row: Annotated[str | None, typer.Argument(help="Name of the row, as the report shows it.")] = None,
+    row: Annotated[str | None, typer.Argument(help="Row id, as the report shows it.")] = None,
     metric: Filter = None,
     definition: Filter = None,
     model: Filter = None,
@@ -27,7 +27,7 @@ def explain_command(
     condition: Filter = None,
     statistic: Filter = None,
     audit: Annotated[str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")] = "newest",
-    html: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write an HTML page with the images to this file.")] = None,
     config: ConfigOption = None,
 ) -> None:
     """Explain one number: its chain back to weights, prompts and files, and the images that move it most.

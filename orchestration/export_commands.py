@@ -61,12 +61,12 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
 
 def export_mitigation_command(
     encoder: Annotated[str, typer.Argument(help="Id of the encoder in the audit file.")],
-    dataset: Annotated[str, typer.Argument(help="Id of the dataset that it was fitted and judged on.")],
+    dataset: Annotated[str, typer.Argument(help="Id of the dataset that it was fitted and evaluated on.")],
     mitigation: Annotated[str, typer.Argument(help="Id of the mitigation in the audit file.")],
     to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("mitigation"),
     config: ConfigOption = None,
 ) -> None:
-    """Take a mitigation away: parameters as safetensors, and an example that applies them without Plumbline.
+    """Export a mitigation: parameters as safetensors, and an example that applies them without Plumbline.
 
     `example.py` works with open_clip or transformers CLIP: `python example.py CHECKPOINT_FOLDER IMAGE`.
     """

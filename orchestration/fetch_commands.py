@@ -17,15 +17,14 @@ from resources.workspace import Workspace
 def fetch_command(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."),
+        typer.Argument(help="Ids of checkpoints and datasets in the audit file; without any, they are listed."),
     ] = None,
     archive: Annotated[
-        Path | None,
-        typer.Option(help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."),
+        Path | None, typer.Option(help="A downloaded archive of one dataset: zip, tar, tar.gz, tar.bz2 or tar.xz.")
     ] = None,
     newest: Annotated[
         bool,
-        typer.Option("--newest", help="Where the address names no commit: get the newest, not that of the first time."),
+        typer.Option("--newest", help="For addresses without a commit: fetch the newest, not the one fetched first."),
     ] = False,
     config: ConfigOption = None,
 ) -> None:

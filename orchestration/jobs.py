@@ -7,28 +7,25 @@ _groups, _assets = dg.AssetSelection.groups, dg.AssetSelection.assets
 _CHOSEN = {
     "datasets": (
         _groups("datasets"),
-        "Read one dataset, sort its files into accepted and quarantined, label genders, check the balance.",
+        "Read one dataset, split its files into accepted and quarantined, label genders, check the balance.",
     ),
     "read_dataset": (
         _assets("records", "quarantine"),
-        "Read one dataset, sort its files into accepted and quarantined; no model labels anything.",
+        "Read one dataset and split its files into accepted and quarantined; no model is run.",
     ),
-    "encoders": (_groups("encoders"), "Embed every prompt with one checkpoint, and measure its text space."),
+    "encoders": (_groups("encoders"), "Embed every prompt with one checkpoint; compute its text-space metrics."),
     "cells": (
         _groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
         "After `datasets` and `encoders`: audit one checkpoint on one dataset, from embeddings to MLflow.",
     ),
-    "slices": (
-        _groups("slices"),
-        "After `datasets`: list who is pictured in a slice that generative models are asked about.",
-    ),
+    "slices": (_groups("slices"), "After `datasets`: list the people in the images of one slice."),
     "answers": (
         _groups("generation"),
-        "After `slices`: ask one generative model about one slice, and score what it says.",
+        "After `slices`: generate the answers of one generative model on one slice, and score them.",
     ),
     "language": (
         _groups("language"),
-        "After `answers`: measure what one generative model says of whom, over all slices, and tell MLflow.",
+        "After `answers`: compute the language metrics of one generative model over all slices; log them to MLflow.",
     ),
     "findings": (
         _groups("findings"),
@@ -36,11 +33,11 @@ _CHOSEN = {
     ),
     "deliver_cell": (
         _assets("tracked_run"),
-        "Send the MLflow runs of one cell again, where MLflow could not be written; nothing is computed.",
+        "Resend the MLflow runs of one cell after a failure to write them; nothing is computed.",
     ),
     "deliver_model": (
         _assets("tracked_answers"),
-        "Send the MLflow runs of one generative model again, where MLflow could not be written.",
+        "Resend the MLflow runs of one generative model after a failure to write them.",
     ),
 }
 

@@ -106,8 +106,8 @@ def observe_sources() -> None:
     job=observe_sources,
     minimum_interval_seconds=_EVERY_S,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Looks at dataset folders, checkpoints, prompts and word lists without reading them, and has read what "
-    "looks different and has come to rest. Endpoints are asked once an hour what they are.",
+    description="Checks dataset folders, checkpoints, prompts and word lists by file size and time, and digests those "
+    "that changed and are no longer being written. Queries endpoints for their model once an hour.",
 )
 def watch_sources(context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]) -> dg.SensorResult:
     """Compare what can be seen of the sources with the last two looks."""

@@ -25,19 +25,19 @@ def plan_command(
     config: ConfigOption = None,
     images_per_second: Annotated[
         float | None,
-        typer.Option(min=0.001, help=f"Images that your device embeds in a second; {_IMAGES:,.0f} is assumed."),
+        typer.Option(min=0.001, help=f"Images embedded per second on your device; {_IMAGES:,.0f} is assumed."),
     ] = None,
     pairs_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help=f"Image-prompt pairs of BridgeTower; {_PAIRS:,.0f} is assumed.")
+        float | None, typer.Option(min=0.001, help=f"BridgeTower pairs per second; {_PAIRS:,.0f} is assumed.")
     ] = None,
     tokens_per_second: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help=f"New tokens of a generative model that has not run yet; {_TOKENS:,.0f} is assumed."
+            min=0.001, help=f"New tokens per second of a model that has not run yet; {_TOKENS:,.0f} is assumed."
         ),
     ] = None,
 ) -> None:
-    """Show what the audit would still do: images and prompts, answers and tokens, time, disk and cost.
+    """Show the work left in the audit: images and prompts, answers and tokens, time, disk and cost.
 
     Nothing is started: no model is loaded, no endpoint is asked. Data and weights need not be there: a
     dataset of the studies that is not on this disk counts with its published size. What is there already is not done

@@ -11,7 +11,7 @@ from resources.workspace import Workspace
 _SAID = 4000
 
 
-@dg.op(description="`plumbline audit` in a process of its own: every stage in its order, each cell a run.")
+@dg.op(description="Runs `plumbline audit` in a subprocess: every stage in order, one run per cell.")
 def audit_everything(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
     """Run the command that a person would run."""
     # Stages follow one another, and slices are known once datasets have been read: the command knows the order.
@@ -40,5 +40,5 @@ weekly_audit = dg.ScheduleDefinition(
     job=full_audit,
     cron_schedule="0 3 * * 0",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Audits everything each Sunday at three, UTC, whether anything has changed or not.",
+    description="Runs the full audit each Sunday at 03:00 UTC, whether or not anything has changed.",
 )

@@ -27,7 +27,7 @@ def ui_command(
 
 
 def status_command(config: ConfigOption = None) -> None:
-    """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
+    """Show the status of checkpoints, datasets and their checks, cells and the report."""
     workspace = workspace_of(config)
     from orchestration.instance import opened
     from orchestration.status import print_status

@@ -104,8 +104,8 @@ def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
 @dg.sensor(
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Adds checkpoints that were dropped into the watched folder of the audit file, once they are complete. "
-    "What is not audited is said here with the reason.",
+    description="Adds checkpoints from the watched folder of the audit file once they are complete, and reports those "
+    "that are not audited, with the reason.",
 )
 def watch_folder(context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]) -> dg.SensorResult:
     """Look into the watched folder."""
