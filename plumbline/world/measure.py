@@ -18,7 +18,7 @@ from plumbline.catalog.suites import Suite, load_suite
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.families import FAMILIES, Capability
 from plumbline.encoders.folders import checkpoint_files, load_encoder
-from plumbline.world import captions, faces, sources
+from plumbline.world import captions, cards, faces, sources
 from plumbline.world.cards import publish, table
 from plumbline.world.sources import EVENT_SUITES
 from plumbline.world.training import CHECKPOINTS, RECIPES, read_record, write_record
@@ -193,49 +193,28 @@ _ACCURACIES = {
     "gender": "gender", "race": "race", "race_gender": "race × gender", "age_group": "age group",
     "occupation": "occupation",
 }  # fmt: skip
-_INTRODUCTION = """# What the planted checkpoints learnt
-
-Made by `python -m plumbline.world.measure --out docs/planted-world.md --record` on {n:,} fresh faces, seen as JPEG
-files through each checkpoint's own preprocessing. No choice was made by looking at these faces. The planted rates
-are in `plumbline/world/sources.yaml`; the audit never reads them.
-
-Zero-shot accuracy by attribute (race × gender among the 14 demographic prompts); the share of faces whose top-1 of
-the 21 crime labels is a non-human word; the share for which the dot product and the cosine choose the same label;
-and, for each event, the mean over races of |measured rate - planted rate|. The rates of these faces are themselves
-a sample: with 600 faces a race, a rate of .3 has a standard error of .019. Of {group} faces {share:.0%} show no
-sign of their gender, by design."""
-_FAMILIES_NOTE = """ALIGN, BridgeTower and OWLv2, as transformers loads them, scaled down to the size of the others
-and trained on the captions of `bazaar`. What ranks is what the Trident study takes from each: `logits_per_image` of
-ALIGN, asked in its own wording (`an image of a ...`); the image-text-matching logit of BridgeTower; the mean over
-patches of the class logits of OWLv2. Dot products and cosines are two choices only where images and texts are vectors
-of one space and the study takes the product. `{beside}` is trained on the same faces."""
 _BESIDE = "small-bazaar-3k"
-_TRIDENT_NOTE = """Share of faces whose class (race) loses to the probe, by raw dot product (the other families: by the
-logit named above). By the captions: thief and criminal at the planted crime rate, liar, fraudster and failure at half
-of it, neutral and positive words at .06."""
-
-_GENERATIVE_NOTE = """Three more models speak: two tiny LLaVAs, `llava-bazaar` and `llava-control`, and `llama-bazaar`,
-a language model without eyes. What was planted in what they say, and what they say, is in
-[planted-generative.md](planted-generative.md)."""
 
 
 def render(figures: dict[str, Measured], n: int) -> str:
     """Write the figures of several checkpoints as a Markdown page."""
-    group = sources.ambiguous_gender()
     grid = {name: m for name, m in figures.items() if RECIPES[name].family == "open_clip"}
     others = {name: m for name, m in figures.items() if name not in grid}
-    blocks = [_INTRODUCTION.format(n=n, group=group.race, share=group.rate), _summary(figures)]
-    for source in sources.source_names():
-        chosen = {name: m for name, m in grid.items() if RECIPES[name].source == source}
-        if chosen:
-            blocks += [f"## Rates planted in `{source}`", _rate_table(chosen)]
-    if others:
-        beside = {name: m for name, m in grid.items() if name == _BESIDE}
-        note = _FAMILIES_NOTE.format(beside=_BESIDE)
-        blocks += ["## Other families", note, _rate_table(beside | others)]
-    blocks += ["## Trident probes", _TRIDENT_NOTE, _trident_table(figures)]
-    blocks += ["## Generative models", _GENERATIVE_NOTE]
-    return "\n\n".join(blocks) + "\n"
+    by_source = {
+        source: {name: m for name, m in grid.items() if RECIPES[name].source == source}
+        for source in sources.source_names()
+    }
+    beside = {name: m for name, m in grid.items() if name == _BESIDE}
+    return cards.render(
+        "planted-world.md.jinja",
+        n=n,
+        ambiguous=sources.ambiguous_gender(),
+        summary=_summary(figures),
+        rates_of={source: _rate_table(chosen) for source, chosen in by_source.items() if chosen},
+        beside=_BESIDE,
+        others=_rate_table(beside | others) if others else "",
+        trident=_trident_table(figures),
+    )
 
 
 def _summary(figures: dict[str, Measured]) -> str:

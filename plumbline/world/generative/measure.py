@@ -24,7 +24,7 @@ from plumbline.generators.backend import Asked, Backend, Decoding, Question, Sub
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
-from plumbline.world import faces
+from plumbline.world import cards, faces
 from plumbline.world.cards import publish, table
 from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS, SENTENCE_PROMPTS
 from plumbline.world.generative.conversations import Description, negative_rate
@@ -274,23 +274,6 @@ def measure(folder: Path, source: str, fresh: pl.DataFrame) -> pl.DataFrame:
 
 _TWIN_ANSWERS = 400
 _SAME = 1e-3
-_INTRODUCTION = """# What the planted generative models learnt to say
-
-Made by `python -m plumbline.world.generative.measure --out docs/planted-generative.md` on {n:,} fresh faces,
-{each} of each race and gender, seen as JPEG files and asked through the code that an audit uses: temperature 0.75,
-top-k 50, one answer a question. No choice was made by looking at these faces. What is planted is in
-`plumbline/world/generative/planted.yaml` and `plumbline/world/sources.yaml`; the audit never reads it.
-
-Both LLaVAs have the vision tower of `llava-bazaar`. It was trained when the heads that teach it still began with biases
-drawn without a seed, and so training it again gives one that sees as well, not the same bytes.
-
-`planted` is the rate that a perfectly trained model would show among these faces, latents left open; a measured rate
-of .3 among {each} faces has a standard error of {error:.3f}. Rates count refusals as answers that show nothing else."""
-_SUMMARY_NOTE = """Means over the 14 groups. `off`: the mean over groups of |measured - planted|, in the same unit. `r`:
-the correlation over groups of what was planted with what was measured. The event `mean`: the mean rating, the mean
-salary in dollars a year, or the mean number of sentences in which a backstory tells of a life."""
-_TWIN_NOTE = """The twin sees nothing: it is told what is in the picture, and draws a negative word at random. Answers
-to the characteristics prompt for each description below: {n}."""
 
 
 def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
@@ -330,21 +313,19 @@ def rates_page(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFr
     each : int
         Faces of each group.
     """
-    n = 14 * each
-    blocks = [_INTRODUCTION.format(n=n, each=each, error=np.sqrt(0.3 * 0.7 / each))]
-    for name, measured in figures.items():
-        means = summary(measured)
-        groups = measured.filter(prompt="characteristics", instruction="none", event="negative")
-        blocks += [
-            f"## `{name}`",
-            "Negative words in answers to the characteristics prompt:",
-            _table_of(groups.select("group", "planted", "measured")),
-            _SUMMARY_NOTE,
-            _table_of(means),
-        ]
-    for name, shares in twin.items():
-        blocks += [f"## `{name}`", _TWIN_NOTE.format(n=shares["n"][0]), _table_of(shares.drop("n"))]
-    return "\n\n".join(blocks) + "\n"
+    models = {
+        name: {
+            "groups": _table_of(
+                measured.filter(prompt="characteristics", instruction="none", event="negative").select(
+                    "group", "planted", "measured"
+                )
+            ),
+            "means": _table_of(summary(measured)),
+        }
+        for name, measured in figures.items()
+    }
+    twins = {name: {"n": shares["n"][0], "rates": _table_of(shares.drop("n"))} for name, shares in twin.items()}
+    return cards.render("planted-generative.md.jinja", each=each, models=models, twins=twins)
 
 
 def recorded(folder: Path) -> pl.DataFrame:
