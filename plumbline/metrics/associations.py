@@ -7,10 +7,9 @@ corpora contain human-like biases".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row
+from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.markedness import markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
@@ -395,32 +393,25 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     is too cautious for groups within clusters and too bold for groups between them: `cluster_t` rows then test,
     two-sided, with the cluster-robust errors of the intervals.
     """
+    return metric_frame(compute_rows(_parts(cell, settings)))
+
+
+def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     # Drawn partitions belong to places: in the order of the images' ids, whatever order they came in.
     order = cell.records["image_id"].arg_sort().to_numpy()
-    parts: list[Callable[[], list[Row]]] = []
     for logits in cell.logits.values():
         if logits.cosine is None:
             continue
         if logits.suite.family == "perception":
-            parts += _perception_parts(cell, logits, order, settings)
+            kept = order[cell.rows(logits.suite.id)[order]]
+            labels = cell.labels(logits.suite.id)[kept]
+            attributes, perception = attribute_groups(labels), perception_of(logits, kept, labels)
+            for groups in attributes:
+                if groups.attribute != COMPOSITE:
+                    yield partial(_attribute_rows, cell, perception, groups, settings)
+            yield partial(correlation_rows, cell, perception, attributes, settings)
         elif logits.suite.family == "markedness":
-            parts += markedness_parts(cell, logits, order, settings)
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
-
-
-def _perception_parts(
-    cell: Cell, logits: SuiteLogits, order: NDArray[np.int64], settings: MetricSettings
-) -> list[Callable[[], list[Row]]]:
-    kept = order[cell.rows(logits.suite.id)[order]]
-    labels = cell.labels(logits.suite.id)[kept]
-    attributes = attribute_groups(labels)
-    perception = perception_of(logits, kept, labels)
-    parts: list[Callable[[], list[Row]]] = [
-        partial(_attribute_rows, cell, perception, groups, settings)
-        for groups in attributes
-        if groups.attribute != COMPOSITE
-    ]
-    return [*parts, partial(correlation_rows, cell, perception, attributes, settings)]
+            yield from markedness_parts(cell, logits, order, settings)
 
 
 def _contrasts(groups: Groups) -> list[Contrast]:

@@ -5,7 +5,7 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
@@ -297,11 +297,31 @@ def checked_counts(
 
 @dataclass(frozen=True)
 class Resamples:
-    """Bootstrap and permutation replicates, and the jackknife, of a table of counts; see `estimate_table`."""
+    """A table of counts with its bootstrap and permutation replicates and its jackknife; see `estimate_table`."""
 
+    table: NDArray[np.int64]
     resampled: NDArray[np.int64]
     permuted: NDArray[np.int64]
     jackknife: Callable[[TableStatistic], Jackknife]
+
+    def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
+        """Return the same of what statistics need of the tables."""
+        table, resampled, permuted = map(view, (self.table, self.resampled, self.permuted))
+        return Resamples(
+            table, resampled, permuted, lambda statistic: self.jackknife(lambda left: statistic(view(left)))
+        )
+
+    def estimate(self, statistic: TableStatistic, *, confidence: float, parity: float = 0.0) -> Estimate:
+        """Return a statistic with its BCa interval and permutation p."""
+        return estimate_table(
+            self.table,
+            statistic,
+            resampled=self.resampled,
+            permuted=self.permuted,
+            jackknife=self.jackknife,
+            parity=parity,
+            confidence=confidence,
+        )
 
 
 @dataclass(frozen=True)
@@ -357,12 +377,12 @@ class ImageOutcomes:
         permuted = self.permuted(settings.permutations, permuting)
         if self.clusters is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
-            return Resamples(resampled, permuted, partial(jackknife_tables, self.table))
+            return Resamples(self.table, resampled, permuted, partial(jackknife_tables, self.table))
         tables = cluster_tables(
             self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
-        return Resamples(resampled, permuted, partial(jackknife_clusters, tables))
+        return Resamples(self.table, resampled, permuted, partial(jackknife_clusters, tables))
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return (r, g, c) tables as if group labels were shuffled: over all images, or as their clusters demand."""
@@ -407,6 +427,10 @@ class Statistic:
     pairs: bool = False
     disparity: bool = True
 
+    def of_events(self, events: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the value of event counts and, last, group sizes, (..., e + 1, g), see `ImageOutcomes.events`."""
+        return self.value(events[..., :-1, :], events[..., -1:, :])
+
 
 def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
     def value(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
@@ -430,43 +454,25 @@ RANGES = (
 
 def disparity_rows(
     common: Row, outcomes: ImageOutcomes, statistics: tuple[Statistic, ...], settings: MetricSettings
-) -> list[Row]:
-    """Return one row per statistic; none with fewer than two groups that have images."""
+) -> Iterator[Row]:
+    """Give one row per statistic; none with fewer than two groups that have images."""
     sizes = outcomes.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
-        return []
+        return
     named = ("model", "dataset", "suite", "event", "attribute", "probe")
-    draws = outcomes.draws([str(common[key]) for key in named if key in common], settings)
+    names = [str(common[key]) for key in named if key in common]
     # Every statistic is of event counts and group sizes: these are taken from the draws once for all.
-    counted, resampled, permuted = map(outcomes.events, (outcomes.table, draws.resampled, draws.permuted))
+    draws = outcomes.draws(names, settings).mapped(outcomes.events)
     small = small_groups_reason(outcomes.groups.names, sizes.tolist(), settings.min_group)
-    rows = []
     for each in statistics:
-
-        def statistic(events: NDArray[np.int64], each: Statistic = each) -> NDArray[np.float64]:
-            return each.value(events[..., :-1, :], events[..., -1:, :])
-
-        estimate = estimate_table(
-            counted,
-            statistic,
-            resampled=resampled,
-            permuted=permuted,
-            jackknife=lambda of_events: draws.jackknife(lambda tables: of_events(outcomes.events(tables))),
-            parity=each.parity,
-            confidence=settings.confidence,
-        )
+        estimate = draws.estimate(each.of_events, parity=each.parity, confidence=settings.confidence)
         note = None
         if each.pairs:
-            note = undefined_pairs_reason(*undefined_pairs(counted[:-1], sizes))
+            note = undefined_pairs_reason(*undefined_pairs(draws.table[:-1], sizes))
         elif each.metric == "impact_ratio":
             note = impact_ratio_reason(estimate.value)
-        reasons = (empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
-        rows.append(
-            common
-            | estimate.columns(*reasons)
-            | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
-        )
-    return rows
+        columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
+        yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
 
 
 def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:

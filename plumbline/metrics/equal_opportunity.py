@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.catalog.suites import Suite
-from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, base_row
+from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, permute_clusters
-from plumbline.statistics.counts import estimate_table, shares
+from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
 
@@ -161,7 +159,8 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
     classes = np.where(cell.rows("trident"), label_codes(cell.records[attribute], names), -1)
     correct = logits.logits[:, : len(names)].argmax(axis=1) == classes
     clusters = cluster_codes(cell.records)
-    parts: list[Callable[[], list[Row]]] = []
+    common = base_row(cell, suite=logits.suite.id, suite_hash=logits.suite.hash, definition="classes_alone")
+    parts: list[RowPart] = []
     for groups in attribute_groups(cell.records):
         # A composite that crosses the class itself, such as gender_race, has no second group within a class of race.
         if attribute in (groups.attribute, *groups.attribute.split("_")) or len(groups.names) < 2:
@@ -173,70 +172,49 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
                 tuple(f"{name}, {group}" for name in names for group in groups.names),
                 np.where(known, classes * len(groups.names) + groups.codes, -1),
             )
-            outcomes = ClassStratifiedOutcomes(
-                crossed, np.where(correct, 0, 1), np.array([[1, 0]]), clusters, len(names)
-            )
-            parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, outcomes, settings))
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
+            codes = np.where(correct, 0, 1)
+            outcomes = ClassStratifiedOutcomes(crossed, codes, np.array([[1, 0]]), clusters, len(names))
+            of_attribute = common | {"attribute": groups.attribute}
+            parts.append(partial(_attribute_rows, of_attribute, names, groups.names, outcomes, settings))
+    return metric_frame(compute_rows(parts))
 
 
 def _attribute_rows(
-    cell: Cell, suite: Suite, groups: tuple[str, ...], outcomes: ClassStratifiedOutcomes, settings: MetricSettings
-) -> list[Row]:
-    common = base_row(
-        cell, suite=suite.id, suite_hash=suite.hash, attribute=outcomes.groups.attribute, definition="classes_alone"
-    )
-    names = product(suite.class_labels, groups)
-    rates = [
-        common | {"metric": "true_positive_rate", "event": label, "group": group} | rate.columns()
-        for (label, group), rate in zip(names, group_proportions(outcomes, settings))
-    ]
-    return rates + _gap_rows(common, suite, outcomes, settings)
-
-
-def _gap_rows(common: Row, suite: Suite, outcomes: ClassStratifiedOutcomes, settings: MetricSettings) -> list[Row]:
-    """Return the gap as mean and as largest over the classes, then of each class."""
-    table = outcomes.split(outcomes.table)
-    gap = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))
+    common: Row,
+    classes: tuple[str, ...],
+    groups: tuple[str, ...],
+    outcomes: ClassStratifiedOutcomes,
+    settings: MetricSettings,
+) -> Iterator[Row]:
+    """Give the rates of every class and group, then the gap as mean and as largest over the classes, and of each."""
+    for (label, group), rate in zip(product(classes, groups), group_proportions(outcomes, settings)):
+        yield common | {"metric": "true_positive_rate", "event": label, "group": group} | rate.columns()
     named = ("model", "dataset", "suite", "attribute")
     names = [*(str(common[key]) for key in named), "equal_opportunity_gap"]
-    draws = outcomes.draws(names, settings)
+    draws = outcomes.draws(names, settings).mapped(outcomes.split)
+    table = draws.table
+    left_out = equal_opportunity_gap(table[..., 0], table.sum(axis=-1)).reason
 
     def of_class(i: int) -> Gap:
         return lambda correct, totals: batched_parity_difference(correct[..., i, :], totals[..., i, :])
 
     statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons]] = [
-        ({"definition": "mean_over_classes"}, mean_gap, table, gap.reason),
-        ({"definition": "max_over_classes"}, max_gap, table, gap.reason),
+        ({"definition": "mean_over_classes"}, mean_gap, table, left_out),
+        ({"definition": "max_over_classes"}, max_gap, table, left_out),
     ]
-    for i, label in enumerate(suite.class_labels):
+    for i, label in enumerate(classes):
         statistics.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1], ()))
-    rows = []
-    for columns, value, counted, left_out in statistics:
-
-        def statistic(tables: NDArray[np.int64], value: Gap = value) -> NDArray[np.float64]:
-            split = outcomes.split(tables)
-            return value(split[..., 0], split.sum(axis=-1))
-
-        estimate = estimate_table(
-            outcomes.table,
-            statistic,
-            resampled=draws.resampled,
-            permuted=draws.permuted,
-            jackknife=draws.jackknife,
-            confidence=settings.confidence,
-        )
+    for columns, value, counted, why in statistics:
+        estimate = draws.estimate(partial(_of_tables, value), confidence=settings.confidence)
         undefined = reason("under_two_groups_with_images") if np.isnan(estimate.value) else None
         sizes = counted.sum(axis=-1)
         small, least = int((sizes < settings.min_group).sum()), settings.min_group
         # The names of the small cells are in the rows of the rates.
         few = reason("small_cells", small=small, cells=sizes.size, min_group=least) if small else None
-        reasons = (left_out, undefined, few, few_clusters_reason(outcomes.clusters))
-        rows.append(
-            common
-            | {"metric": "equal_opportunity_gap"}
-            | estimate.columns(*reasons)
-            | {"n": int(sizes.sum())}
-            | columns
-        )
-    return rows
+        reasons = (why, undefined, few, few_clusters_reason(outcomes.clusters))
+        row = common | {"metric": "equal_opportunity_gap"} | estimate.columns(*reasons)
+        yield row | {"n": int(sizes.sum())} | columns
+
+
+def _of_tables(value: Gap, tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    return value(tables[..., 0], tables.sum(axis=-1))

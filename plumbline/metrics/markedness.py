@@ -6,7 +6,7 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row
+from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row
 from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.reasons import MIN_GROUP, empty_groups_reason, group_size_reason, joined, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
-from plumbline.statistics.counts import estimate_table
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
@@ -129,8 +128,8 @@ AVERAGED = "mean_over_templates"
 
 def markedness_parts(
     cell: Cell, logits: SuiteLogits, order: NDArray[np.int64], settings: MetricSettings
-) -> list[Callable[[], list[Row]]]:
-    """Return what computes the rows of each attribute that the suite has words for.
+) -> Iterator[RowPart]:
+    """Give what computes the rows of each attribute that the suite has words for.
 
     Parameters
     ----------
@@ -141,38 +140,25 @@ def markedness_parts(
     kept = order[cell.rows(suite.id)[order]]
     labels = cell.labels(suite.id)[kept]
     marked = {(candidate.category, candidate.word) for candidate in suite.candidates}
-    parts: list[Callable[[], list[Row]]] = []
     for groups in attribute_groups(labels):
         names = tuple(name for name in groups.names if (groups.attribute, name) in marked)
         if names:
             # Labels without a word that marks them are no group here.
             places = np.array([names.index(n) if n in names else -1 for n in groups.names] + [-1])
-            codes = places[groups.codes]
-            parts.append(
-                partial(
-                    _attribute_rows,
-                    cell,
-                    logits,
-                    kept,
-                    Groups(groups.attribute, names, codes),
-                    cluster_codes(labels),
-                    settings,
-                )
-            )
-    return parts
+            chosen = Groups(groups.attribute, names, places[groups.codes])
+            common = base_row(cell, suite=suite.id, suite_hash=suite.hash, attribute=groups.attribute)
+            yield partial(_attribute_rows, common, logits, kept, chosen, cluster_codes(labels), settings)
 
 
 def _attribute_rows(
-    cell: Cell,
+    common: Row,
     logits: SuiteLogits,
     kept: NDArray[np.int64],
     groups: Groups,
     clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
-) -> list[Row]:
+) -> Iterator[Row]:
     prefers = _prefers_neutral(logits, kept, groups)
-    common = base_row(cell, suite=logits.suite.id, suite_hash=logits.suite.hash, attribute=groups.attribute)
-    rows = []
     for i, name in enumerate(groups.names):
         mask = groups.codes == i
         of_group = None if clusters is None else clusters[mask]
@@ -182,8 +168,8 @@ def _attribute_rows(
             columns = estimate.columns() | {"metric": "markedness", "definition": definition, "group": name}
             if mask.any():
                 columns["reason"] = joined(estimate.reason, few_clusters_reason(of_group))
-            rows.append(common | columns)
-    return rows + _gap_rows(common, groups, prefers, clusters, settings)
+            yield common | columns
+    yield from _gap_rows(common, groups, prefers, clusters, settings)
 
 
 def _prefers_neutral(logits: SuiteLogits, kept: NDArray[np.int64], groups: Groups) -> NDArray[np.bool_]:
@@ -203,8 +189,8 @@ def _gap_rows(
     prefers: NDArray[np.bool_],
     clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
-) -> list[Row]:
-    """Return the gap between the most and the least marked group.
+) -> Iterator[Row]:
+    """Give the gap between the most and the least marked group.
 
     An image's answer is the number of templates under which it prefers the neutral prompt to its own group's; answers
     are what is resampled, and what is dealt out to the groups at random: within clusters where images come in them.
@@ -213,7 +199,7 @@ def _gap_rows(
     answers = ImageOutcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)
     sizes = answers.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
-        return []
+        return
     percent = 100 * np.arange(most + 1) / most
 
     def gap(tables: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -221,18 +207,11 @@ def _gap_rows(
 
     names = [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
     draws = answers.draws([*names, "markedness_gap"], settings)
-    estimate = estimate_table(
-        answers.table,
-        gap,
-        resampled=draws.resampled,
-        permuted=draws.permuted,
-        jackknife=draws.jackknife,
-        confidence=settings.confidence,
-    )
+    estimate = draws.estimate(gap, confidence=settings.confidence)
     reasons = (
         empty_groups_reason(sizes),
         small_groups_reason(groups.names, sizes.tolist(), settings.min_group),
         few_clusters_reason(clusters),
     )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
-    return [common | estimate.columns(*reasons) | columns]
+    yield common | estimate.columns(*reasons) | columns

@@ -5,10 +5,9 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import TASKS
-from plumbline.concurrency import run_threads
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row
+from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.disparities import PARITY, RANGES, SKEWS, ImageOutcomes, checked_counts, disparity_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.predictions import EventPredictions, event_predictions
@@ -156,26 +154,28 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     disparities and their uncertainty are over the labelled images, resampled within groups (where images come in
     clusters: whole clusters); harm rates over all images.
     """
+    return metric_frame(compute_rows(_outcome_parts(cell, settings)))
+
+
+def _outcome_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     events, clusters = list(event_predictions(cell)), cluster_codes(cell.records)
-    parts: list[Callable[[], list[Row]]] = []
     for event in events:
-        parts.append(partial(harm_rows, cell, event, clusters, settings))
+        yield partial(harm_rows, cell, event, clusters, settings)
         for groups in attribute_groups(cell.labels(event.suite)):
-            parts.append(partial(_event_rows, cell, event, groups, clusters, settings))
+            yield partial(_event_rows, cell, event, groups, clusters, settings)
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
     if {event.suite for event in tasks} == set(TASKS) and all(each is labels[0] for each in labels):
         for groups in attribute_groups(labels[0]):
-            parts.append(partial(_mean_of_tasks_rows, cell, tasks, groups, clusters, settings))
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
+            yield partial(_mean_of_tasks_rows, cell, tasks, groups, clusters, settings)
 
 
 def harm_rows(
     cell: Cell, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
-) -> list[Row]:
-    """Return the row of the share of the images that count whose best match is in the event."""
+) -> Iterator[Row]:
+    """Give the row of the share of the images that count whose best match is in the event."""
     hit = event.hit[event.kept]
     counted = np.array([hit.sum()]), np.array([len(hit)])
     rate = estimate_proportions(*counted, confidence=settings.confidence, min_group=None)[0]
@@ -183,7 +183,7 @@ def harm_rows(
     if clusters is not None:
         ends = cluster_wilson(hit, clusters[event.kept], confidence=settings.confidence)
         columns |= dict(zip(("ci_low", "ci_high"), ends))
-    return [_common(cell, event, None) | columns | {"metric": "harm_rate", "definition": "top1"}]
+    yield _common(cell, event, None) | columns | {"metric": "harm_rate", "definition": "top1"}
 
 
 def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None) -> ImageOutcomes:
@@ -198,21 +198,18 @@ def _common(cell: Cell, event: EventPredictions, attribute: str | None) -> Row:
 
 def _event_rows(
     cell: Cell, event: EventPredictions, groups: Groups, clusters: NDArray[np.int64] | None, settings: MetricSettings
-) -> list[Row]:
+) -> Iterator[Row]:
     outcomes = event_outcomes(groups, event, clusters)
     common = _common(cell, event, groups.attribute)
-    statistics = (*SKEWS, *RANGES) if event.skewed else RANGES
-    rows = proportion_rows(common, outcomes, settings)
-    return rows + disparity_rows(common, outcomes, statistics, settings)
+    yield from proportion_rows(common, outcomes, settings)
+    yield from disparity_rows(common, outcomes, (*SKEWS, *RANGES) if event.skewed else RANGES, settings)
 
 
-def proportion_rows(common: Row, outcomes: ImageOutcomes, settings: MetricSettings) -> list[Row]:
-    """Return one row per group: the share whose best match is in the event."""
-    named = {"metric": "outcome_proportion", "definition": "top1"}
-    return [
-        common | named | {"group": group} | proportion.columns()
-        for group, proportion in zip(outcomes.groups.names, group_proportions(outcomes, settings))
-    ]
+def proportion_rows(common: Row, outcomes: ImageOutcomes, settings: MetricSettings) -> Iterator[Row]:
+    """Give one row per group: the share whose best match is in the event."""
+    for group, proportion in zip(outcomes.groups.names, group_proportions(outcomes, settings)):
+        named = {"metric": "outcome_proportion", "definition": "top1", "group": group}
+        yield common | named | proportion.columns()
 
 
 def group_proportions(outcomes: ImageOutcomes, settings: MetricSettings) -> EstimateArray:
@@ -238,7 +235,7 @@ def _mean_of_tasks_rows(
     groups: Groups,
     clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
-) -> list[Row]:
+) -> Iterator[Row]:
     """Return the skews over the three tasks at once, on the images that all three keep.
 
     The tasks see the same images, so their joint outcome is what is resampled: eight patterns of three bits.
@@ -321,13 +318,15 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     captions first. `probe` names the scene of rows by scene. Scenes that lack positive or negative captions are
     skipped, and so are those that show fewer than two groups: age is contrasted where both ages are shown.
     """
+    return metric_frame(compute_rows(_caption_parts(cell, settings)))
+
+
+def _caption_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     clusters = cluster_codes(cell.records)
-    parts: list[Callable[[], list[Row]]] = []
     for event in caption_events(cell):
-        parts.append(partial(_overall_rows, cell, event, clusters, settings))
+        yield partial(_overall_rows, cell, event, clusters, settings)
         for code in range(len(event.scenes.names)):
-            parts.append(partial(_scene_rows, cell, event, code, clusters, settings))
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
+            yield partial(_scene_rows, cell, event, code, clusters, settings)
 
 
 def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
@@ -366,24 +365,23 @@ def _caption_event(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts
 
 def _overall_rows(
     cell: Cell, event: CaptionEvent, clusters: NDArray[np.int64] | None, settings: MetricSettings
-) -> list[Row]:
+) -> Iterator[Row]:
     outcomes = event.outcomes(event.groups, clusters)
     common, by_scene = (_common(cell, event.predictions, name) for name in (event.groups.attribute, "scene"))
-    return [
-        *harm_rows(cell, event.predictions, clusters, settings),
-        *proportion_rows(by_scene, event.outcomes(event.scenes, clusters), settings),
-        *proportion_rows(common, outcomes, settings),
-        *disparity_rows(common, outcomes, (*SKEWS, *RANGES), settings),
-    ]
+    yield from harm_rows(cell, event.predictions, clusters, settings)
+    yield from proportion_rows(by_scene, event.outcomes(event.scenes, clusters), settings)
+    yield from proportion_rows(common, outcomes, settings)
+    yield from disparity_rows(common, outcomes, (*SKEWS, *RANGES), settings)
 
 
 def _scene_rows(
     cell: Cell, event: CaptionEvent, code: int, clusters: NDArray[np.int64] | None, settings: MetricSettings
-) -> list[Row]:
+) -> Iterator[Row]:
     within = replace(event.predictions, kept=event.scenes.codes == code)
     outcomes = event_outcomes(event.groups, within, clusters)
     common = _common(cell, within, event.groups.attribute) | {"probe": event.scenes.names[code]}
-    return proportion_rows(common, outcomes, settings) + disparity_rows(common, outcomes, BY_SCENE, settings)
+    yield from proportion_rows(common, outcomes, settings)
+    yield from disparity_rows(common, outcomes, BY_SCENE, settings)
 
 
 # --- The outcome family: which candidate wins, how often it is a harmful one, and for whom.
