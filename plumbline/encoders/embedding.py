@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,8 +119,8 @@ def embed_images(
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, prepare, device=encoder.device, workers=workers)
 
-    inputs = _Inputs("image", identity, image_ids, paths, ShardPlan(len(files), shard_rows, rows), batches)
-    return replace(_embed(inputs, encoder, cache, forward, progress), gate=gate)
+    plan = ShardPlan(len(files), shard_rows, rows)
+    return _embed("image", encoder, identity, image_ids, paths, plan, batches, forward, cache, progress, gate)
 
 
 def embed_texts(
@@ -129,41 +129,39 @@ def embed_texts(
     """Embed texts, or find them embedded; see `embed_images`."""
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
-        return nullcontext(texts[span.start : span.stop] for span in spans)
+        return nullcontext(span.of(texts) for span in spans)
 
-    plan = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows)
-    inputs = _Inputs("text", encoder.identity, texts, texts, plan, batches)
-    return _embed(inputs, encoder, cache, OomRetry(encoder.embed_texts))
-
-
-class _Inputs(NamedTuple):
-    """What is embedded: the identity and content it is cached under, names for messages, how it is split and read."""
-
-    kind: str
-    identity: EncoderIdentity
-    content: Sequence[str]
-    names: Sequence[object]
-    plan: ShardPlan
-    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]]
+    plan, forward = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows), OomRetry(encoder.embed_texts)
+    return _embed("text", encoder, encoder.identity, texts, texts, plan, batches, forward, cache)
 
 
 def _embed(
-    inputs: _Inputs, encoder: DualEncoder, cache: ShardCache, forward: OomRetry, progress: Progress | None = None
+    kind: str,
+    encoder: DualEncoder,
+    identity: EncoderIdentity,
+    content: Sequence[str],
+    names: Sequence[object],
+    plan: ShardPlan,
+    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
+    forward: OomRetry,
+    cache: ShardCache,
+    progress: Progress | None = None,
+    gate: DecoderGate | None = None,
 ) -> Embedded:
-    def results(rows: NDArray[np.float32], span: Span, _lacking: list[int]) -> list[NDArray[np.float32]]:
-        _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)
-        return [rows]
+    """Embed what is cached by its content and called by its name in messages."""
 
-    plan, keys = inputs.plan, []
-    for span in plan.shards():
-        content = digest_sequence(inputs.content[span.start : span.stop])
-        keys.append(inputs.identity.cache_key(inputs.kind, inputs=content, batch_rows=plan.batch_rows))
-    row = ShardedArray.find(_ARRAY, encoder.width, keys, cache)
+    def key_of(span: Span) -> str:
+        return identity.cache_key(kind, inputs=digest_sequence(span.of(content)), batch_rows=plan.batch_rows)
+
+    def refuse(rows: NDArray[np.float32], span: Span, _lacking: list[int]) -> None:
+        _refuse_unusable(rows, span.of(names), encoder.width)
+
+    embedded = ShardedArray(_ARRAY, encoder.width, plan, key_of, cache)
     fill(
-        [row], plan, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
+        [embedded], plan, cache, batches=batches, forward=lambda batch, _lacking: forward(batch), refuse=refuse,
         device=encoder.device, progress=progress,
     )  # fmt: skip
-    return Embedded(row.array(), row.index(), CacheStats.of([row], forward))
+    return Embedded(embedded.array, embedded.shards, CacheStats.of([embedded], forward), gate)
 
 
 def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[object], width: int) -> None:

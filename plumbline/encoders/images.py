@@ -45,15 +45,6 @@ class ImageFiles:
     paths: Sequence[Path]
     image_ids: Sequence[str]
 
-    def __post_init__(self) -> None:
-        """Refuse lists of different lengths."""
-        if len(self.paths) != len(self.image_ids):
-            raise EncodingError(
-                "every image needs a path and an id",
-                found=f"{len(self.paths)} paths, {len(self.image_ids)} ids",
-                expected="as many of both",
-            )
-
     def __len__(self) -> int:
         return len(self.paths)
 

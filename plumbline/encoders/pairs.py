@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import OomRetry, plan_batch_rows
 from plumbline.encoders.embedding import Decoder
-from plumbline.encoders.encoder import EncoderIdentity, PairEncoder
+from plumbline.encoders.encoder import PairEncoder
 from plumbline.encoders.images import ImageFiles, image_batches, with_pillow
 from plumbline.encoders.sharding import (
     CacheStats,
@@ -34,22 +33,6 @@ _ARRAY = "logit"
 
 
 @dataclass(frozen=True)
-class Scored:
-    """The logits of one suite.
-
-    Attributes
-    ----------
-    array : (n, m) float32
-        Of n images against the suite's m texts, as the model gives them.
-    shards : tuple of (key, sha256)
-        In row order.
-    """
-
-    array: NDArray[np.float32]
-    shards: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class ScoredSuites:
     """Suites with an account of the work over all of them.
 
@@ -61,7 +44,7 @@ class ScoredSuites:
         A forward pass is a batch of images against the texts of all suites that lack it.
     """
 
-    suites: Mapping[str, Scored]
+    suites: Mapping[str, ShardedArray]
     images: int
     work: CacheStats
 
@@ -112,53 +95,8 @@ def score_suites(
     ------
     EncodingError
         If a logit is NaN or infinite, a file is no longer the one that was recorded, the device has not the memory
-        for one image, a suite is empty, or the fast decoder is asked for; names the files.
+        for one image, or the fast decoder is asked for; names the files.
     """
-    _require_scorable(suites, decoder)
-    files = ImageFiles(paths, image_ids)
-    rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
-    plan = ShardPlan(len(files), shard_rows, rows)
-    arrays = [_find(encoder.identity, files, texts, plan, cache) for texts in suites.values()]
-    texts_of = list(suites.values())
-    passes = OomRetry(encoder.score_pairs)
-
-    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
-        return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
-
-    def forward(batch: Any, lacking: list[int]) -> NDArray[np.float32]:
-        return passes(batch, *(texts_of[suite] for suite in lacking))
-
-    def results(logits: NDArray[np.float32], span: Span, lacking: list[int]) -> list[NDArray[np.float32]]:
-        texts = [texts_of[suite] for suite in lacking]
-        _refuse_unusable(logits, paths[span.start : span.stop], list(chain.from_iterable(texts)))
-        starts = np.cumsum([len(of_suite) for of_suite in texts])[:-1]
-        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
-
-    fill(
-        arrays, plan, cache, batches=batches, forward=forward, results=results,
-        device=encoder.device, progress=progress,
-    )  # fmt: skip
-    by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, arrays, strict=True)}
-    return ScoredSuites(by_suite, len(files), CacheStats.of(arrays, passes))
-
-
-def _find(
-    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], plan: ShardPlan, cache: ShardCache
-) -> ShardedArray:
-    """Look up the shards of one suite."""
-    of_texts, keys = digest_sequence(texts), []
-    for span in plan.shards():
-        inputs = digest_sequence([digest_sequence(files.image_ids[span.start : span.stop]), of_texts])
-        keys.append(identity.cache_key("pairs", inputs=inputs, batch_rows=plan.batch_rows))
-    return ShardedArray.find(_ARRAY, len(texts), keys, cache)
-
-
-def _require_scorable(suites: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
-    empty = [suite for suite, texts in suites.items() if not texts]
-    if empty:
-        raise EncodingError(
-            "a suite without texts cannot be scored", where=empty[0], found="no texts", expected="one or more"
-        )
     if decoder != "pillow":
         raise EncodingError(
             "the fast decoder cannot stand in where a model scores pairs",
@@ -166,6 +104,32 @@ def _require_scorable(suites: Mapping[str, Sequence[str]], decoder: Decoder) -> 
             expected="an encoder that embeds images, so that its embeddings can be compared",
             hint="set `decoder: pillow`",
         )
+    files = ImageFiles(paths, image_ids)
+    rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
+    plan = ShardPlan(len(files), shard_rows, rows)
+    texts_of, passes = list(suites.values()), OomRetry(encoder.score_pairs)
+
+    def scores(texts: Sequence[str]) -> ShardedArray:
+        of_texts = digest_sequence(texts)
+
+        def key_of(span: Span) -> str:
+            inputs = digest_sequence([digest_sequence(span.of(image_ids)), of_texts])
+            return encoder.identity.cache_key("pairs", inputs=inputs, batch_rows=rows)
+
+        return ShardedArray(_ARRAY, len(texts), plan, key_of, cache)
+
+    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
+        return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
+
+    def forward(batch: Any, lacking: list[int]) -> NDArray[np.float32]:
+        return passes(batch, *(texts_of[suite] for suite in lacking))
+
+    def refuse(logits: NDArray[np.float32], span: Span, lacking: list[int]) -> None:
+        _refuse_unusable(logits, span.of(paths), [text for suite in lacking for text in texts_of[suite]])
+
+    arrays = [scores(texts) for texts in texts_of]
+    fill(arrays, plan, cache, batches=batches, forward=forward, refuse=refuse, device=encoder.device, progress=progress)
+    return ScoredSuites(dict(zip(suites, arrays, strict=True)), len(files), CacheStats.of(arrays, passes))
 
 
 def _refuse_unusable(logits: NDArray[np.float32], paths: Sequence[Path], texts: Sequence[str]) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.encoders.batching import OomRetry
 from plumbline.errors import EncodingError
-from plumbline.storage import Shard, ShardCache
+from plumbline.storage import ShardCache
 
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows to do) of this run: what the cache had is neither, so that a rate is of work."""
 
@@ -26,6 +28,10 @@ class Span(NamedTuple):
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def of(self, values: Sequence[T]) -> Sequence[T]:
+        """Return the entries of a sequence over all rows that belong to these."""
+        return values[self.start : self.stop]
 
     def pieces(self, rows: int) -> Iterator[Span]:
         """Yield the span in pieces of at most `rows`, in order."""
@@ -80,20 +86,15 @@ class CacheStats:
     @classmethod
     def of(cls, arrays: Sequence[ShardedArray], forward: OomRetry) -> CacheStats:
         """Sum over arrays that were looked up and filled."""
-        return cls(
-            forward.passes,
-            sum(row.computed for row in arrays),
-            sum(row.cached for row in arrays),
-            sum(row.repaired for row in arrays),
-            forward.rows,
-        )
+        computed = sum(len(array.missing) for array in arrays)
+        cached = sum(len(array.keys) for array in arrays) - computed
+        return cls(forward.passes, computed, cached, sum(array.repaired for array in arrays), forward.rows)
 
     def counters(self) -> dict[str, int]:
         """Return the numbers, for metadata."""
         return {name: count for name, count in vars(self).items() if count is not None}
 
 
-@dataclass
 class ShardedArray:
     """The shards of one result in row order: found in the cache, or still to be computed.
 
@@ -105,42 +106,34 @@ class ShardedArray:
         Its columns.
     keys : list of str
         Cache key of each shard.
-    shards : list of Shard or None
-        None where it is missing or damaged.
-    repaired, cached : int
-        Missing ones that were committed once and are damaged now; and those that were found.
+    missing : list of int
+        Positions of the shards that were not in the cache, or are damaged there.
+    repaired : int
+        How many of these were committed once.
     """
 
-    name: str
-    width: int
-    keys: list[str]
-    shards: list[Shard | None]
-    repaired: int
-    cached: int
+    def __init__(
+        self, name: str, width: int, plan: ShardPlan, key_of: Callable[[Span], str], cache: ShardCache
+    ) -> None:
+        self.name, self.width, self.keys = name, width, [key_of(span) for span in plan.shards()]
+        self._shards = {i: shard for i, key in enumerate(self.keys) if (shard := cache.load(key)) is not None}
+        self.missing = [i for i in range(len(self.keys)) if i not in self._shards]
+        self.repaired = sum(cache.is_listed(self.keys[i]) for i in self.missing)
 
-    @classmethod
-    def find(cls, name: str, width: int, keys: Sequence[str], cache: ShardCache) -> ShardedArray:
-        """Look every key up; the bytes of each shard are checked."""
-        shards = [cache.load(key) for key in keys]
-        missing = [key for key, shard in zip(keys, shards) if shard is None]
-        repaired = sum(cache.is_listed(key) for key in missing)
-        return cls(name, width, list(keys), shards, repaired, len(keys) - len(missing))
+    def commit(self, position: int, rows: NDArray[np.float32], cache: ShardCache, details: Mapping[str, Any]) -> None:
+        """Keep the rows of a missing shard."""
+        array = np.ascontiguousarray(rows)
+        self._shards[position] = cache.commit(self.keys[position], {self.name: array}, details=details)
 
     @property
-    def computed(self) -> int:
-        """Return how many shards were not in the cache."""
-        return len(self.keys) - self.cached
-
-    def index(self) -> tuple[tuple[str, str], ...]:
+    def shards(self) -> tuple[tuple[str, str], ...]:
         """Return (key, sha256) of every shard; all must be there by now."""
-        return tuple((shard.key, shard.sha256) for shard in self._whole())
+        return tuple((self._shards[i].key, self._shards[i].sha256) for i in range(len(self.keys)))
 
+    @cached_property
     def array(self) -> NDArray[np.float32]:
         """Return the (n, width) rows of all shards, which must be there by now."""
-        return joined([shard.arrays[self.name] for shard in self._whole()], width=self.width)
-
-    def _whole(self) -> list[Shard]:
-        return [shard for shard in self.shards if shard is not None]
+        return joined([self._shards[i].arrays[self.name] for i in range(len(self.keys))], width=self.width)
 
 
 def fill(
@@ -150,7 +143,7 @@ def fill(
     *,
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
     forward: Callable[[Any, list[int]], NDArray[np.float32]],
-    results: Callable[[NDArray[np.float32], Span, list[int]], Sequence[NDArray[np.float32]]],
+    refuse: Callable[[NDArray[np.float32], Span, list[int]], None],
     device: str,
     progress: Progress | None = None,
 ) -> None:
@@ -164,16 +157,16 @@ def fill(
         From the rows of each batch to a context with the batches in order: one stream over all missing shards, so
         that the next is being decoded while one is written.
     forward : callable
-        From a batch, and the positions in `arrays` of the results that lack it, to an array with as many rows.
-    results : callable
-        From the rows of a shard, their span and these positions to one array for each of them; refuses what must
-        not be kept.
+        From a batch, and the positions in `arrays` of the results that lack it, to an array with as many rows and
+        the columns of these results, one after the other.
+    refuse : callable
+        Raises where such rows of a shard, of a span, must not be kept.
     device : str
         For the details of a shard.
     progress : callable, optional
     """
     spans = plan.shards()
-    lacking = {i: [r for r, row in enumerate(arrays) if row.shards[i] is None] for i in range(len(spans))}
+    lacking = {i: [r for r, array in enumerate(arrays) if i in array.missing] for i in range(len(spans))}
     pieces = {i: plan.batches(spans[i]) for i, missing in lacking.items() if missing}
     done, to_do = 0, sum(len(spans[i]) for i in pieces)
     with batches([piece for of_shard in pieces.values() for piece in of_shard]) as stream:
@@ -185,9 +178,11 @@ def fill(
                 if progress:
                     progress(done, to_do)
             details = {"rows": len(spans[i]), "device": device, "batches": len(blocks)}
-            computed = results(np.concatenate(blocks), spans[i], lacking[i])
-            for row, array in zip((arrays[r] for r in lacking[i]), computed, strict=True):
-                row.shards[i] = cache.commit(row.keys[i], {row.name: array}, details=details)
+            rows = np.concatenate(blocks)
+            refuse(rows, spans[i], lacking[i])
+            widths = np.cumsum([arrays[r].width for r in lacking[i]])
+            for r, part in zip(lacking[i], np.split(rows, widths[:-1], axis=1), strict=True):
+                arrays[r].commit(i, part, cache, details)
 
 
 def require_shape(rows: NDArray[np.float32], expected: tuple[int, int], *, what: str) -> None:

@@ -231,7 +231,7 @@ def test_a_changed_image_is_never_scored_under_its_old_id(images, cache, tmp_pat
     assert not list(Path(cache.root).rglob("*.safetensors"))
 
 
-def test_nothing_to_score_is_an_empty_array_and_an_empty_suite_an_error(images, cache):
+def test_nothing_to_score_is_an_empty_array(images, cache):
     assert score(PairProducts(), ([], []), cache).suites["first"].array.shape == (0, 3)
     assert score(PairProducts(), images, cache, {}).suites == {}
     with pytest.raises(EncodingError, match=r"without texts[\s\S]*third"):
