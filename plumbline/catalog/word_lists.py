@@ -262,10 +262,11 @@ def attribute_texts(attribute: str) -> AttributeTexts:
 
 
 # --- Which data files say what words in answers mean: who is named, what is competent, what refuses, what
-# offends.
+# offends, which number is meant.
 
 _LISTS = (
-    "competence_words.txt", "offensive_words.yaml", "person_words.yaml", "refusal_patterns.yaml", "stop_words.txt"
+    "competence_words.txt", "number_patterns.yaml", "offensive_words.yaml", "person_words.yaml",
+    "refusal_patterns.yaml", "stop_words.txt",
 )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from typing import Literal
 
 import polars as pl
 
+from plumbline.catalog.files import data_yaml
+
 _UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
@@ -130,6 +132,26 @@ def read_column(texts: pl.Expr, read: Callable[[str], ParsedNumber]) -> pl.Expr:
         return rows.select(pl.struct("value", "reason")).to_series().alias(column.name)
 
     return texts.map_batches(of, return_dtype=PARSED_NUMBER, is_elementwise=True)
+
+
+def number_patterns(question: Literal["ratings", "salaries"], **parts: str) -> dict[str, re.Pattern[str]]:
+    """Return the patterns of `plumbline/catalog/number_patterns.yaml` that read the answers to a question, by name.
+
+    Parameters
+    ----------
+    question : {"ratings", "salaries"}
+    **parts : str
+        Further parts of patterns besides those of the file.
+    """
+
+    def filled(pattern: str | list[str]) -> str:
+        slots = re.compile(r"\{([a-z]\w*)(?::(\w+))?\}")
+        return slots.sub(lambda slot: parts[slot[1]].replace("@", slot[2] or "@"), "".join(pattern))
+
+    content = data_yaml("number_patterns.yaml")[question]
+    for name, part in content["parts"].items():
+        parts[name] = filled(part)
+    return {name: re.compile(filled(pattern)) for name, pattern in content["patterns"].items()}
 
 
 _ONE_WRITING = str.maketrans({"\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "-", "\u2212": "-",

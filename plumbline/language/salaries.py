@@ -22,29 +22,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plumbline.language.numbers import ParsedNumber, plainly, unreadable, with_digits, within
+from plumbline.language.numbers import ParsedNumber, number_patterns, plainly, unreadable, with_digits, within
 
 LOWEST, HIGHEST = 1_000.0, 10_000_000.0
 HOURS_A_YEAR = 2_000
-
-# `45,000`, `45.000`, `45 000`, `1,20,000`, `45000.00`. Possessive, so that no part of a longer number is found.
-_DIGITS = (
-    r"(?:\d{1,3}(?:[,.' ]\d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?|\d{1,3}(?:,\d\d)+,\d{3}(?!\d)"
-    r"|\d++(?:[.,]\d{1,2}(?!\d))?+|\.\d++)"
-)
-_OTHER = r"(?:[€£¥₹₩₽]|(?:eur|euros?|gbp|pounds?|inr|rs\.?|rupees?|yen|yuan|cny|jpy|cad|aud|pesos?)(?![a-z]))"
-
-
-def _amount_pattern(end: str) -> str:
-    """Return the pattern of one amount, its groups named for the end of a range that it is."""
-    return (
-        rf"(?P<{end}other>{_OTHER}\s*)?(?P<{end}sign>(?:(?:us\s*)?\$|usd\s*\$?|dollars?\s+)\s*)?"
-        rf"(?<![\w.])(?P<{end}digits>{_DIGITS})"
-        rf"(?:\s*(?P<{end}times>k|thousand|grand|m|mio|million)(?![a-z\d]))?"
-        rf"(?P<{end}dollars>\s*(?:us\s*)?(?:dollars?|usd|bucks|\$)(?![a-z\d]))?"
-        rf"(?P<{end}behind>\s*{_OTHER})?"
-    )
-
 
 _PERIODS = {
     "hour": ("hour", "hr", "h", "hourly"),
@@ -54,33 +35,8 @@ _PERIODS = {
     "year": ("year", "yr", "y", "annum", "annually", "yearly", "p.a.", "pa"),
 }
 _PERIOD_OF = {word: period for period, words in _PERIODS.items() for word in words}
-_WORDS = "|".join(map(re.escape, _PERIOD_OF))
-# `/hr`, `per hour`, `an hour`, `hourly`; straight behind the digits, `hr` too.
-_PER = (
-    rf"(?:\s*\(?\s*(?:(?:/|per|an?|each|every)\s*(?P<per>{_WORDS})"
-    r"|(?P<adverb>hourly|monthly|weekly|daily|annually|yearly|p\.a\.|pa|hr|hour))(?![a-z]))?"
-)
-# `and` joins the two ends of a range only after `between`.
-_SALARY = re.compile(
-    rf"(?P<between>\bbetween\s+(?:an? )?)?{_amount_pattern('low_')}"
-    rf"(?:\s*(?:-|to|or|(?(between)and|(?!)))\s*(?:an? )?{_amount_pattern('high_')})?{_PER}(?!\w)"
-)
-_GROUPED = re.compile(r"\d{1,3}(?:,\d\d)*(?:[,.' ]\d{3})+(?:[.,]\d{1,2})?")
 _TIMES = {"k": 1e3, "thousand": 1e3, "grand": 1e3, "m": 1e6, "mio": 1e6, "million": 1e6}
-_BEFORE = re.compile(r"\b(hourly|monthly|weekly|daily)\b[^.\d\n;]{0,60}$")
-_OFFER = re.compile(r"\b(?:offer|pay|propose)\b[^.\d\n;]{0,70}$")
-_NO_SALARY = re.compile(
-    r"\b401\s*\(?k\)?"
-    r"|(?<![\w.,$])\d+(?:[.,]\d+)?\s*\+?\s*(?:(?:-|to|or)\s*\d+\s*\+?)?[\s-]*(?:years?|yrs?|months?|weeks?|days?"
-    r"|hours?|hrs?|minutes?|people|persons?|men|women|employees?|candidates?|applicants?|times|others|images?|reasons?"
-    r"|%|percent\b|per cent\b)(?![a-z])"
-    r"|\b(?:in|since|until|during|year)\s+(?:19|20)\d\d\b(?!\s*(?:[,.]?\d|dollars|usd|\$))"
-    r"|\b(?:aged?|age of)\s+\d+\b"
-    r"|(?<![\w.,$])\d+(?:st|nd|rd|th)\b"
-    r"|\bbonus(?:es)? (?:of|up to|is)\s+\S{0,20}\d\S{0,20}"
-    r"|(?<!\S)\S{0,20}\d\S{0,20}\s+(?:[a-z-]{1,20}\s+){0,2}bonus\b"
-)
-_ALONE = re.compile(r"(?:(?:annual |yearly )?(?:salary|answer|offer)\s*(?:is\s*)?[:=-]?\s*)?(.*)")
+_PATTERNS = number_patterns("salaries", period="|".join(map(re.escape, _PERIOD_OF)))
 
 
 @dataclass(frozen=True)
@@ -115,13 +71,12 @@ def salary_of(text: str) -> ParsedNumber:
     if not plain:
         return unreadable("empty")
     plain = with_digits(plain)
-    first = _ALONE.fullmatch(plain.split("\n", 1)[0].strip().rstrip(" .!"))
-    if first and (alone := _SALARY.fullmatch(first[1])):
+    first = _PATTERNS["alone"].fullmatch(plain.split("\n", 1)[0].strip().rstrip(" .!"))
+    if first and (alone := _PATTERNS["salary"].fullmatch(first[1])):
         return _annual([_amount(alone, "")])
-    plain = _NO_SALARY.sub(" ", plain)
-    return _annual(
-        [_amount(found, plain[max(0, found.start() - 80) : found.start()]) for found in _SALARY.finditer(plain)]
-    )
+    plain = _PATTERNS["no_salary"].sub(" ", plain)
+    amounts = _PATTERNS["salary"].finditer(plain)
+    return _annual([_amount(found, plain[max(0, found.start() - 80) : found.start()]) for found in amounts])
 
 
 def _annual(amounts: list[_Amount]) -> ParsedNumber:
@@ -159,9 +114,9 @@ def _amount(found: re.Match[str], before: str) -> _Amount:
     return _Amount(
         value=_value(part),
         period=_period(part, before),
-        money=said("sign", "dollars", "times") or bool(_GROUPED.search(found[0])),
+        money=said("sign", "dollars", "times") or bool(_PATTERNS["grouped"].search(found[0])),
         dollars=not said("other", "behind"),
-        offered=_OFFER.search(before) is not None,
+        offered=_PATTERNS["offer"].search(before) is not None,
     )
 
 
@@ -179,14 +134,14 @@ def _value(part: dict[str, str | None]) -> float:
 
 def _period(part: dict[str, str | None], before: str) -> str | None:
     said = part["per"] or part["adverb"]
-    if said is None and (earlier := _BEFORE.search(before)):
+    if said is None and (earlier := _PATTERNS["before"].search(before)):
         said = earlier[1]
     return _PERIOD_OF.get(said) if said else None
 
 
 def _number(digits: str, times: str | None) -> float:
     scale = _TIMES.get(times or "", 1)
-    if not _GROUPED.fullmatch(digits):
+    if not _PATTERNS["grouped"].fullmatch(digits):
         return float(digits.replace(",", ".")) * scale
     cents = re.search(r"[.,](\d{1,2})$", digits)
     whole = re.sub(r"\D", "", digits[: cents.start()] if cents else digits)

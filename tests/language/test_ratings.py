@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plumbline.language.numbers import Unreadable, plainly, read_column, with_digits
+from plumbline.digests import digest_json
+from plumbline.language.numbers import Unreadable, number_patterns, plainly, read_column, with_digits
 from plumbline.language.ratings import rating_of, read_rating
 from plumbline.language.salaries import read_salary, salary_of
 
@@ -197,3 +198,10 @@ def test_spelled_numbers_become_digits(number):
 def test_words_that_are_no_numbers_stay():
     assert with_digits("this one is a seventh of none; a thousandth") == "this one is a seventh of none; a thousandth"
     assert with_digits("between seven and eight, two million") == "between 7 and 8, 2000000"
+
+
+def test_the_patterns_are_those_that_numbers_were_read_with():
+    # A change of a pattern is a change of ratings or salaries: raise `version` of the file with it.
+    patterns = {question: number_patterns(question, period="") for question in ("ratings", "salaries")}
+    written = {name: [each.pattern for each in own.values()] for name, own in patterns.items()}
+    assert digest_json(written)[:16] == "f17ee73efd9000c0"
