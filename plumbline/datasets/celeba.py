@@ -77,11 +77,16 @@ class CelebA(Reader):
 
     def _attributes(self, folder: Path, index: str) -> tuple[list[str], list[Line | Refusal]]:
         lines = read_lines(folder, index)
-        count = _count(index, next(lines, None))
-        names = self._names(index, next(lines, None))
+        first, second = (line.text if isinstance(line := next(lines, None), Line) else "" for _ in range(2))
+        if not (first.isascii() and first.isdigit() and len(first) <= _LONGEST_COUNT):
+            _unusable("line 1 is not the number of images", index, first[:200] or "nothing", "a whole number")
+        names, wanted = second.split(), self.declaration.index_columns
+        if not set(wanted) <= set(names) or len(set(names)) < len(names):
+            found, expected = second[:200] or "nothing that can be read", f"names, {', '.join(wanted)} among them"
+            _unusable("line 2 does not name the attributes", index, found, expected)
         rows = list(lines)
-        if len(rows) != count or not rows:
-            _unusable("the count in line 1 is not the number of images listed", index, len(rows), count)
+        if len(rows) != int(first) or not rows:
+            _unusable("the count in line 1 is not the number of images listed", index, len(rows), int(first))
         return names, rows
 
     def _entry(self, index: str, row: Line, names: Sequence[str], places: _Places, images: str) -> Entry | Refusal:
@@ -107,14 +112,6 @@ class CelebA(Reader):
             code, what = "wrong_split", "the partition's value is unknown"
         found = " and ".join(codes) or "nothing"
         return refuse_line(code, what, index, row.number, found, "one of 0 train, 1 val, 2 test", path=path)
-
-    def _names(self, index: str, line: Line | Refusal | None) -> list[str]:
-        names = line.text.split() if isinstance(line, Line) else []
-        wanted = self.declaration.index_columns
-        if not set(wanted) <= set(names) or len(set(names)) < len(names):
-            found = line.text[:200] if isinstance(line, Line) else "nothing that can be read"
-            _unusable("line 2 does not name the attributes", index, found, f"names, {', '.join(wanted)} among them")
-        return names
 
 
 def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
@@ -143,13 +140,6 @@ def _present(folder: Path, names: Sequence[str]) -> str:
             hint="put the published files there under their own names; converted tables are not read",
         )
     return present
-
-
-def _count(index: str, line: Line | Refusal | None) -> int:
-    text = line.text if isinstance(line, Line) else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT):
-        _unusable("line 1 is not the number of images", index, text[:200] or "nothing", "a whole number")
-    return int(text)
 
 
 def _unusable(what: str, index: str, found: object, expected: object) -> NoReturn:

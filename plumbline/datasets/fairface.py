@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_rows, refuse_line
@@ -51,19 +51,15 @@ class FairFace(Reader):
         folder = dataset_root(root)
         present = self.index_files(folder)
         listed = [
-            item
+            row if isinstance(row, Refusal) else self._entry(row, name, split)
             for split, name in self.declaration.indexes.items()
             if name in present
-            for item in self._lines(folder, name, split)
+            for row in read_rows(index_file(folder, name), name=name, columns=self.declaration.index_columns)
         ]
         if not listed:
             hint = "put the published label files there"
             raise DatasetError("the FairFace label files list no image", where=root, found=present, hint=hint)
         return listed
-
-    def _lines(self, root: Path, name: str, split: str) -> Iterator[Entry | Refusal]:
-        for row in read_rows(index_file(root, name), name=name, columns=self.declaration.index_columns):
-            yield row if isinstance(row, Refusal) else self._entry(row, name, split)
 
     def _entry(self, row: Row, name: str, split: str) -> Entry | Refusal:
         raw = {column: row.values[column] for column in self.declaration.index_columns}

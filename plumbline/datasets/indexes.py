@@ -198,16 +198,12 @@ def read_lines(root: Path, name: str) -> Iterator[Line | Refusal]:
     """
     for number, raw in raw_lines(index_file(root, name), name):
         data = raw.strip()
-        if data:
-            yield _line(data, number, name)
-
-
-def _line(data: bytes, number: int, name: str) -> Line | Refusal:
-    try:
-        return Line(number, data.decode("utf-8"))
-    except UnicodeDecodeError:
-        found = repr(data)[1:]
-        return refuse_line("wrong_encoding", "the line is not UTF-8", name, number, found, "UTF-8")
+        if not data:
+            continue
+        try:
+            yield Line(number, data.decode("utf-8"))
+        except UnicodeDecodeError:
+            yield refuse_line("wrong_encoding", "the line is not UTF-8", name, number, repr(data)[1:], "UTF-8")
 
 
 def refuse_line(

@@ -105,19 +105,15 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
         if isinstance(item, Accepted):
             same_bytes[item.image_id].append(position)
     outcomes = list(items)
-    for positions in same_bytes.values():
-        if len(positions) > 1:
-            group = [item for position in positions if isinstance(item := items[position], Accepted)]
-            for position, outcome in zip(positions, _resolved(group), strict=True):
-                outcomes[position] = outcome
+    for positions in (each for each in same_bytes.values() if len(each) > 1):
+        group = {position: item for position in positions if isinstance(item := items[position], Accepted)}
+        first, *later = group
+        contradict = any(_person(item.labels) != _person(group[first].labels) for item in group.values())
+        for position in group if contradict else later:
+            item = group[position]
+            rejected = _conflict([*group.values()]) if contradict else _repetition(item, group[first])
+            outcomes[position] = Refusal.of_entry(rejected, item.entry, stage="duplicates")
     return outcomes
-
-
-def _resolved(group: Sequence[Accepted]) -> list[Accepted | Refusal]:
-    first = group[0]
-    if any(_person(item.labels) != _person(first.labels) for item in group):
-        return [_refused(item, _conflict(group)) for item in group]
-    return [first, *(_refused(item, _repetition(item, first)) for item in group[1:])]
 
 
 def _person(labels: Mapping[str, str]) -> dict[str, str]:
@@ -147,10 +143,6 @@ def _repetition(item: Accepted, first: Accepted) -> ImageRejected:
         return ImageRejected("duplicate_row", what, found=item.entry.path, expected=f"one row; {kept}")
     what = "an earlier file has the same bytes and the same labels"
     return ImageRejected("duplicate", what, found=f"sha256 {item.image_id}", expected=f"one copy; {kept}")
-
-
-def _refused(item: Accepted, rejected: ImageRejected) -> Refusal:
-    return Refusal.of_entry(rejected, item.entry, stage="duplicates")
 
 
 # --- Ingestion
@@ -191,7 +183,7 @@ def ingest(
     """
     folder = dataset_root(root)
     # Before the listing is read: an index that changes meanwhile is then found to have changed.
-    indexes = _index_lines(reader, folder)
+    indexes = list(_index_lines(reader, folder))
     listed = reader.entries(folder)
     # Labels follow from an entry's own values alone, and most datasets repeat few combinations.
     labels_of = lru_cache(_LABELS_KEPT)(lambda raw: reader.labels(dict(raw)))
@@ -233,20 +225,17 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
         If the folder is not there or its index cannot be read.
     """
     folder = dataset_root(root)
-    indexes = _index_lines(reader, folder)
+    indexes = list(_index_lines(reader, folder))
     contents = in_order(partial(_content, folder), reader.entries(folder), workers=workers)
     return digest_sequence([*indexes, *(content.line for content in contents)])
 
 
-def _index_lines(reader: Reader, root: Path) -> list[str]:
-    return [canonical_json([name, _index_digest(root, name)]) for name in reader.index_files(root)]
-
-
-def _index_digest(root: Path, name: str) -> str:
-    try:
-        return digest_file(index_file(root, name))
-    except OSError as error:
-        raise unreadable_index(name, error.strerror) from error
+def _index_lines(reader: Reader, root: Path) -> Iterator[str]:
+    for name in reader.index_files(root):
+        try:
+            yield canonical_json([name, digest_file(index_file(root, name))])
+        except OSError as error:
+            raise unreadable_index(name, error.strerror) from error
 
 
 class _Content(NamedTuple):

@@ -85,7 +85,7 @@ def _cells(path: Path, columns: Sequence[str]) -> Iterator[tuple[str | ImageReje
 def _group_texts(table: OpenColumns, group: int, columns: Sequence[str]) -> list[list[str | ImageRejected]]:
     """Return each column's texts; of the row group itself nothing is held while they are used."""
     read = table.read(group, max_bytes=MAX_TABLE_BYTES)
-    return [_column_texts(read.column(column)) for column in columns]
+    return [[text for chunk in read.column(column).chunks for text in _texts(chunk)] for column in columns]
 
 
 @contextmanager
@@ -119,10 +119,6 @@ def _row(line: int, name: str, columns: Sequence[str], cells: tuple[str | ImageR
             return refuse_line(cell.code, what, name, line, str(cell.found), str(cell.expected))
         values[column] = cell
     return Row(line, values)
-
-
-def _column_texts(column: pa.ChunkedArray) -> list[str | ImageRejected]:
-    return [text for chunk in column.chunks for text in _texts(chunk)]
 
 
 def _texts(values: pa.Array) -> list[str | ImageRejected]:

@@ -30,7 +30,6 @@ from plumbline.http.settings import EndpointSettings, is_loopback
 
 if TYPE_CHECKING:
     import httpx2
-    import stamina
 
 MOST_REPLY_BYTES = 8 << 20
 """Of one reply, a few thousand times what 512 tokens take: a hostile endpoint cannot fill the memory."""
@@ -207,14 +206,11 @@ class Endpoint(Generic[RequestT, ReplyT]):
                 if not isinstance(outcome, EndpointFault):
                     self.answered += 1
                     return outcome
-                self._tell(outcome, attempt)
+                if self.fault is None:
+                    most, wait_s = self._client.settings.attempts, float(attempt.next_wait)
+                    self._client.notes.tell(self.url, outcome, attempt=attempt.num, attempts=most, wait_s=wait_s)
                 raise outcome
         raise AssertionError("every attempt returns or raises")
-
-    def _tell(self, fault: EndpointFault, attempt: stamina.Attempt) -> None:
-        if self.fault is None:
-            attempts, wait_s = self._client.settings.attempts, float(attempt.next_wait)
-            self._client.notes.tell(self.url, fault, attempt=attempt.num, attempts=attempts, wait_s=wait_s)
 
     def _again(self, error: Exception) -> bool | float:
         """Say whether to try again. A pause that the endpoint asks for is kept by all of its slots, not by this one."""
@@ -406,7 +402,7 @@ class EndpointClient(Generic[RequestT, ReplyT]):
         if not requests:
             return
         key = read_key(self.settings.key_variable)
-        yield from BackgroundStream(partial(self._ask_all, requests, key)).items()
+        yield from in_background(partial(self._ask_all, requests, key))
 
     async def _ask_all(
         self, requests: Sequence[RequestT], key: EndpointKey, hand_out: Callable[[tuple[int, ReplyT]], None]
@@ -481,56 +477,48 @@ STOP_S = 10.0
 _GLANCE_S = 0.5
 
 
-class BackgroundStream(Generic[Item]):
-    """A coroutine that runs in a thread of its own, while a plain iterator hands out what it finishes.
+def in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> Iterator[Item]:
+    """Run a coroutine in a thread of its own, and yield what it hands out.
 
     Parameters
     ----------
     work : callable
-        Takes a function that hands out one item, and gives the coroutine. Whatever it raises is raised by `items`.
+        Takes a function that hands out one item, and gives the coroutine. Whatever it raises is raised here: an error
+        or an interrupt comes after all items that were finished before it.
     """
+    finished: SimpleQueue[tuple[Item] | None] = SimpleQueue()
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    task = loop.create_task(work(lambda item: finished.put((item,))))
 
-    def __init__(self, work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> None:
-        self._work = work
-        self._finished: SimpleQueue[tuple[Item] | None] = SimpleQueue()
-        """None stands last."""
-
-    def items(self) -> Iterator[Item]:
-        """Start, and yield items as they are finished; an error or an interrupt comes after all finished before it."""
-        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        loop = runner.get_loop()
-        task = loop.create_task(self._work(lambda item: self._finished.put((item,))))
-
-        def run() -> None:
-            try:
-                with runner:
-                    runner.run(_ended(task))
-            finally:
-                self._finished.put(None)
-
-        thread = threading.Thread(target=run, name="plumbline-endpoint-call", daemon=True)
-        thread.start()
+    def run() -> None:
         try:
-            while (item := self._next()) is not None:
-                yield item[0]
-        except KeyboardInterrupt:
-            _stop(loop, task, thread)
-            yield from (item[0] for item in self._left() if item is not None)
-            raise
+            with runner:
+                runner.run(_ended(task))
         finally:
-            _stop(loop, task, thread)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+            finished.put(None)  # stands last
 
-    def _next(self) -> tuple[Item] | None:
-        while True:
-            with contextlib.suppress(Empty):
-                return self._finished.get(timeout=_GLANCE_S)
+    thread = threading.Thread(target=run, name="plumbline-endpoint-call", daemon=True)
+    thread.start()
+    try:
+        while (item := _next(finished)) is not None:
+            yield item[0]
+    except KeyboardInterrupt:
+        _stop(loop, task, thread)
+        while not finished.empty():
+            if (item := finished.get()) is not None:
+                yield item[0]
+        raise
+    finally:
+        _stop(loop, task, thread)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
 
-    def _left(self) -> Iterator[tuple[Item] | None]:
+
+def _next(finished: SimpleQueue[tuple[Item] | None]) -> tuple[Item] | None:
+    while True:
         with contextlib.suppress(Empty):
-            while True:
-                yield self._finished.get_nowait()
+            return finished.get(timeout=_GLANCE_S)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -342,7 +342,8 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     OSError
         If the file cannot be opened or read.
     """
-    file = _state(path.parent)
+    about = path.parent.stat()
+    file = _File(str(path.parent), about.st_ino, about.st_mtime_ns, about.st_size)
     layout = _sound(_layout(file))
     if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
         found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
@@ -378,14 +379,13 @@ class _RecentGroups:
             if key not in self._groups:
                 self._groups[key] = _outcome(read)
                 self._held_bytes += _size(self._groups[key])
-                while len(self._groups) > _KEPT_GROUPS and self._too_many():
+                while len(self._groups) > _KEPT_GROUPS and (
+                    self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
+                ):
                     _, forgotten = self._groups.popitem(last=False)
                     self._held_bytes -= _size(forgotten)
             self._groups.move_to_end(key)
             return _sound(self._groups[key])
-
-    def _too_many(self) -> bool:
-        return self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
 
 
 _RECENT = _RecentGroups(KEPT_BYTES)
@@ -413,11 +413,6 @@ def _sound(outcome: _Read | ImageRejected) -> _Read:
 def _again(refused: ImageRejected) -> ImageRejected:
     """Return a refusal anew: each caller adds its own place to one, and its own frames."""
     return ImageRejected(refused.code, refused.what, found=refused.found, expected=refused.expected)
-
-
-def _state(path: Path) -> _File:
-    about = path.stat()
-    return _File(str(path), about.st_ino, about.st_mtime_ns, about.st_size)
 
 
 @lru_cache(maxsize=_KNOWN_FILES)
