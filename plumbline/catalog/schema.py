@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
-import pyarrow as pa
 
 from plumbline.digests import digest_json
-from plumbline.reasons import Reasons, encode, in_words, joined
+from plumbline.reasons import encode, in_words, joined
 
 Schema = dict[str, type[pl.DataType]]
 
@@ -39,57 +38,30 @@ ESTIMATE: Schema = {
 }
 """What a row says of its number, in every table of numbers."""
 
-ESTIMATE_COLUMNS: dict[str, pa.DataType] = {
-    # what was measured
-    "metric": pa.string(),
-    "definition": pa.string(),
-    "model": pa.string(),
-    "dataset": pa.string(),
-    "suite": pa.string(),
-    "attribute": pa.string(),
-    "group": pa.string(),
-    "reference_group": pa.string(),
-    "event": pa.string(),
-    "probe": pa.string(),
-    "k": pa.int64(),
-    "occupation": pa.string(),
-    "condition": pa.string(),
-    "instruction": pa.string(),
-    "prompt": pa.string(),
-    "seed": pa.int64(),
-    "scorer": pa.string(),
-    "statistic": pa.string(),
-    # the estimate
-    "value": pa.float64(),
-    "ci_low": pa.float64(),
-    "ci_high": pa.float64(),
-    "p": pa.float64(),
-    "q": pa.float64(),
-    "n": pa.int64(),
-    "reason": pa.string(),
-    "reason_codes": pa.string(),
-}
+IDENTIFYING = (
+    "metric", "definition", "model", "dataset", "suite", "attribute", "group", "reference_group", "event", "probe", "k",
+    "occupation", "condition", "instruction", "prompt", "seed", "scorer", "statistic",
+)  # fmt: skip
+"""The columns that identify a metric; no two rows of a metric table agree in all of them."""
 
-LINEAGE_COLUMNS: dict[str, pa.DataType] = {
-    "cell_id": pa.string(),
-    "audit_id": pa.string(),
-    "dataset_digest": pa.string(),
-    "checkpoint_sha256": pa.string(),
-    "suite_hash": pa.string(),
-    "labeller_sha256": pa.string(),
-    "scorer_id": pa.string(),
-}
+LINEAGE_COLUMNS = (
+    "cell_id", "audit_id", "dataset_digest", "checkpoint_sha256", "suite_hash", "labeller_sha256", "scorer_id",
+)  # fmt: skip
 
-METRIC_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()])
+METRIC_SCHEMA: Schema = {
+    **{name: pl.Int64 if name in ("k", "seed") else pl.String for name in IDENTIFYING},
+    **ESTIMATE,
+    "reason_codes": pl.String,
+    **dict.fromkeys(LINEAGE_COLUMNS, pl.String),
+}
+"""The columns of the metric table: what was measured, the estimate, and its lineage."""
 
 REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic")
 
-_POLARS = {pa.string(): pl.String, pa.int64(): pl.Int64, pa.float64(): pl.Float64}
-
 
 def polars_schema() -> Schema:
-    """Return the metric schema as Polars column types, in order."""
-    return {field.name: _POLARS[field.type] for field in METRIC_SCHEMA}
+    """Return a copy of the metric schema."""
+    return dict(METRIC_SCHEMA)
 
 
 def in_current_schema(table: pl.DataFrame) -> pl.DataFrame:
@@ -113,12 +85,12 @@ def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
         missing = [name for name in REQUIRED if row.get(name) is None]
         if unknown or missing:
             raise ValueError(f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}")
-    worded = [row | {"reason": in_words(why), "reason_codes": encode(why)} for row in rows for why in [_reasons(row)]]
+    worded = [
+        row | {"reason": in_words(why), "reason_codes": encode(why)}
+        for row in rows
+        for why in [joined(cast(Any, row.get("reason")))]
+    ]
     return pl.DataFrame(worded, schema=schema, orient="row") if worded else pl.DataFrame(schema=schema)
-
-
-def _reasons(row: Mapping[str, Any]) -> Reasons:
-    return joined(row.get("reason"))
 
 
 # --- The tables of generated texts and of their scores, which generation, scorers and language metrics
@@ -181,9 +153,6 @@ beginning of the text.
 # --- The name of a metric row: what it measures, not what it found, so that it is the same in every
 # audit.
 
-_ALL = tuple(ESTIMATE_COLUMNS)
-IDENTIFYING = _ALL[: _ALL.index("value")]
-"""The columns that say what a row measures; no two rows of a metric table agree in all of them."""
 _LENGTH = 12
 
 

@@ -37,7 +37,7 @@ def vectors(seed=0):
 def test_rows_and_words_are_stored_with_what_they_come_from(lake):
     result = run(lake, vectors())
     rows = lake.read_table("valence_geometry", partition=ENCODER)
-    assert rows.columns == METRIC_SCHEMA.names and rows.height > 30
+    assert rows.columns == list(METRIC_SCHEMA) and rows.height > 30
     assert set(rows["dataset"]) == {"text"} and set(rows["checkpoint_sha256"]) == {"w" * 64}
     made = lake.require("valence_geometry", partition=ENCODER)
     assert set(rows["cell_id"]) == {made.details["geometry_id"]} and made.details["reason"] is None
@@ -63,7 +63,7 @@ def test_another_text_space_or_setting_is_another_identity(lake):
 def test_a_model_without_a_text_space_has_empty_tables_and_a_reason(lake):
     result = run(lake, np.zeros((0, 0), np.float32))
     assert result.metadata["reason"] == NO_TEXT_SPACE and result.metadata["dagster/row_count"] == 0
-    assert lake.read_table("valence_geometry", partition=ENCODER).columns == METRIC_SCHEMA.names
+    assert lake.read_table("valence_geometry", partition=ENCODER).columns == list(METRIC_SCHEMA)
     assert dict(lake.read_table(WORDS, partition=ENCODER).schema) == GEOMETRY_SCHEMA
 
 

@@ -16,7 +16,7 @@ from plumbline.catalog.published import (
     published_words,
     read_cells,
 )
-from plumbline.catalog.schema import ESTIMATE_COLUMNS
+from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.catalog.studies import study_checkpoints
 from plumbline.catalog.suites import load_suite
 
@@ -81,7 +81,7 @@ def test_every_note_is_on_a_cell_of_its_table():
 
 
 def test_what_is_measured_is_said_in_the_words_of_the_metric_table(values):
-    known = {*ESTIMATE_COLUMNS}
+    known = {*METRIC_SCHEMA}
     assert set(KEYS) - known == {"factor"}
     checkpoints = set(study_checkpoints())
     assert set(values["checkpoint"].drop_nulls()) <= checkpoints

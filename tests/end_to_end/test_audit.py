@@ -26,7 +26,7 @@ def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
 def test_every_row_carries_its_lineage(audited):
     home, _, _ = audited
     table = home.workspace.lake.read_table("metric_table")
-    assert table.columns == METRIC_SCHEMA.names
+    assert table.columns == list(METRIC_SCHEMA)
     for column in ("cell_id", "audit_id", "checkpoint_sha256", "suite_hash"):
         assert table[column].null_count() == 0, column
     # A text space is of no dataset.

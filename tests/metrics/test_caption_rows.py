@@ -68,7 +68,7 @@ def answers(cell, attribute):
 
 
 def test_the_rows_have_the_schema_and_unique_keys(rows):
-    assert rows.columns == METRIC_SCHEMA.names and rows.select(KEY).is_duplicated().sum() == 0
+    assert rows.columns == list(METRIC_SCHEMA) and rows.select(KEY).is_duplicated().sum() == 0
     assert set(rows["suite"]) == {"pata_captions"} and rows["n"].null_count() == 0
     assert set(rows["event"]) == {f"negative_{a}_caption" for a in ("race", "gender", "age")}
 

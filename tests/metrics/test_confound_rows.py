@@ -95,7 +95,7 @@ def test_the_abc_words_have_a_dimension_and_a_valence():
 
 
 def test_rows_have_the_schema_unique_keys_n_and_an_interval_or_a_reason(rows):
-    assert rows.columns == METRIC_SCHEMA.names
+    assert rows.columns == list(METRIC_SCHEMA)
     assert rows.select(KEY).is_duplicated().sum() == 0
     assert set(rows["metric"]) == set(FAMILY.metrics)
     assert rows["n"].null_count() == 0 and rows["suite_hash"].null_count() == 0

@@ -50,7 +50,7 @@ def test_families_describe_themselves():
 @pytest.mark.parametrize(("name", "rows"), [("outcome_metrics", "outcomes"), ("trident_metrics", "trident")])
 def test_rows_have_the_schema_unique_keys_n_and_an_interval_or_a_reason(name, rows, request):
     frame = request.getfixturevalue(rows)
-    assert frame.columns == METRIC_SCHEMA.names
+    assert frame.columns == list(METRIC_SCHEMA)
     assert frame.select(KEY).is_duplicated().sum() == 0
     # Normalised rates need all cells of a model.
     assert set(frame["metric"]) == set(FAMILIES[name].metrics) - {"probe_rate_normalised"}

@@ -53,7 +53,7 @@ def score_of(cell, scale=None, word=None):
 
 
 def test_rows_have_the_schema_unique_keys_n_and_an_interval_or_a_reason(rows):
-    assert rows.columns == METRIC_SCHEMA.names
+    assert rows.columns == list(METRIC_SCHEMA)
     assert rows.select(KEY).is_duplicated().sum() == 0
     assert set(rows["metric"]) == set(FAMILY.metrics)
     assert set(rows["statistic"]) == {"estimate", "chance"} and set(rows["condition"]) == {"before"}

@@ -46,7 +46,7 @@ POLES = {
 
 
 def test_every_row_has_the_schema_a_key_n_and_a_reason_for_what_it_lacks(rows):
-    assert rows.columns == METRIC_SCHEMA.names and rows.select(KEY).is_duplicated().sum() == 0
+    assert rows.columns == list(METRIC_SCHEMA) and rows.select(KEY).is_duplicated().sum() == 0
     assert set(rows["metric"]) == set(FAMILY.metrics) - {"intra_set_cosine", "template_rank_correlation"}
     assert rows["n"].null_count() == 0 and rows["suite_hash"].n_unique() == 1
     undefined = rows.filter(pl.col("value").is_nan() | pl.col("ci_low").is_nan())

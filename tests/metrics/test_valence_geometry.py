@@ -181,7 +181,7 @@ def test_prompts_are_found_by_template_and_word(embedded):
 def test_rows_are_of_the_text_space_and_complete(embedded):
     vectors = prompt_embeddings(SUITE, embedded)
     rows = geometry_rows("encoder", SUITE, vectors, settings=MetricSettings())
-    assert rows.columns == METRIC_SCHEMA.names
+    assert rows.columns == list(METRIC_SCHEMA)
     assert set(rows["dataset"]) == {TEXT} and set(rows["model"]) == {"encoder"}
     key = ["metric", "definition", "attribute", "group", "k"]
     assert rows.select(key).is_duplicated().sum() == 0

@@ -111,7 +111,7 @@ def test_rows_equal_the_loop_over_test_images(audited, condition, view, definiti
 
 def test_rows_have_the_schema_and_unique_keys(audited):
     _, _, rows = audited
-    assert rows.columns == METRIC_SCHEMA.names
+    assert rows.columns == list(METRIC_SCHEMA)
     key = ["metric", "definition", "suite", "condition", "statistic", "probe", "group"]
     assert rows.select(key).is_duplicated().sum() == 0
     assert set(rows["statistic"]) == {"mean", "sd"}
@@ -221,7 +221,7 @@ def test_an_audit_without_a_trident_suite_has_an_empty_frame_of_the_schema():
     cell = make_cell(60)
     for each in (cell, replace(cell, logits={}), replace(cell, records=cell.records.drop("race"))):
         rows = adjustment_rows(each, {})
-        assert rows.height == 0 and rows.columns == METRIC_SCHEMA.names
+        assert rows.height == 0 and rows.columns == list(METRIC_SCHEMA)
 
 
 def test_an_adjustment_of_other_candidates_is_refused():
