@@ -1,7 +1,7 @@
-"""Why a number is undefined, or what to know about it: codes with parameters, put into words once, at the end.
+"""Reasons why a number is undefined, or notes on it: codes with parameters, worded once, at the end.
 
-What computes gives a `Reason`; what decides asks for its `code` and `params`; only what a person reads is in words
-(`str(reason)`, `in_words`). A new wording in `reasons.yaml` changes no number and no finding.
+Computations return a `Reason`; decisions read its `code` and `params`; only text for people is worded (`str(reason)`,
+`in_words`). A new wording in `reasons.yaml` changes no number and no finding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORDS: dict[str, str] = _WORDING | {code: f"no interval: {why}" for code, why in
 
 @dataclass(frozen=True)
 class Reason:
-    """One reason: a code of `WORDS`, and what its words are filled with.
+    """One reason: a code of `WORDS`, and the parameters of its words.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Reason:
 
 
 Reasons = tuple[Reason, ...]
-"""The reasons of one number, in the order in which they are told; empty where there is nothing to say."""
+"""The reasons of one number, in order; may be empty."""
 
 
 def reason(code: str, **params: Any) -> Reason:

@@ -1,4 +1,4 @@
-"""The data files of the catalog, which lie beside these modules."""
+"""Loader of the catalog's data files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generative models are asked: prompts, instructions, what stands for the image, and what the judge is asked."""
+"""Prompts of generative models: questions, instructions, image descriptions for text-only models, and the judge's."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from plumbline.errors import ConfigError
 Kind = Literal["main", "additional", "numeric", "all"]
 
 SPOKEN = {"man": "male", "woman": "female"}
-"""Labels of the records that the study's prompts say in another word."""
+"""Label of the records -> its word in the study's prompts."""
 
 _FILE = "generation_prompts.yaml"
 
 
 @dataclass(frozen=True)
 class JudgePrompts:
-    """What the judge of stereotypes is asked (appendix D.2).
+    """Prompts of the stereotype judge (appendix D.2).
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def prompts_hash() -> str:
 
 @cache
 def judge_prompts() -> JudgePrompts:
-    """Return what the judge of stereotypes is asked."""
+    """Return the prompts of the stereotype judge."""
     return JudgePrompts(**_content()["judge"])
 
 

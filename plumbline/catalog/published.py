@@ -1,4 +1,4 @@
-"""A number as a paper prints it: its value in Plumbline's unit, and how far it may be from what was rounded."""
+"""Published numbers and word lists of the studies, read from tables in the layout of the papers."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Note(_Described):
 
 
 class Recomputed(_Described):
-    """How the cells of a table follow from another: mean over columns of first minus second checkpoint."""
+    """How a table is recomputed from another: mean over columns of first minus second checkpoint."""
 
     source: str
     columns: dict[str, tuple[str, ...]]
@@ -142,7 +142,7 @@ class TableDescription(_Described):
 
 
 class PaperDescription(_Described):
-    """One paper: where it is from, what its labels stand for, its tables of numbers and of words."""
+    """One paper: source, vocabularies of its labels, tables of numbers and of words."""
 
     id: str
     version: int

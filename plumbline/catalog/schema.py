@@ -36,7 +36,7 @@ ESTIMATE: Schema = {
     "n": pl.Int64,
     "reason": pl.String,
 }
-"""What a row says of its number, in every table of numbers."""
+"""The columns of an estimate, in every table of numbers."""
 
 IDENTIFYING = (
     "metric", "definition", "model", "dataset", "suite", "attribute", "group", "reference_group", "event", "probe", "k",
@@ -157,7 +157,7 @@ _LENGTH = 12
 
 
 def row_id(row: Mapping[str, Any]) -> str:
-    """Return the name of a metric row: 12 hexadecimal digits of the sha256 of what it measures.
+    """Return the id of a metric row: 12 hexadecimal digits of the sha256 of its identifying columns.
 
     Columns that are null do not count, so that a column that the schema gains later changes no name.
     """

@@ -1,4 +1,4 @@
-"""What a file of prompts must hold, so that a mistake in one is told with its place."""
+"""Prompt suites: their files, validation, and rendered candidates; a suite is identified by its rendered text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Block(BaseModel):
 
 
 class _Head(BaseModel):
-    """What every file says of itself; a family adds its keys."""
+    """Keys of every file; a family adds its own."""
 
     model_config = ConfigDict(extra="allow")
     id: str
@@ -43,7 +43,7 @@ class _Head(BaseModel):
 
 
 class _Listed(_Head):
-    """A suite whose words are listed by category, and events that are categories together."""
+    """A suite of words listed by category, with events that are unions of categories."""
 
     model_config = ConfigDict(extra="forbid")
     candidates: tuple[_Block, ...] = Field(min_length=1)
@@ -117,7 +117,7 @@ MIXED_SUITES = ("trident_mixed", "trident_composite")
 SCENE_SUITES = ("pata_captions",)
 """Suites of datasets that have scenes."""
 VARIANT_SUITES = ("crime_pooled", *SCENE_SUITES)
-"""Suites of outcomes that ask the question of another one in another way."""
+"""Outcome suites that are variants of another."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _require_own_events(path: Path, content: dict[str, Any]) -> None:
-    """Refuse a suite of one's own whose numbers would be mixed with published ones of the same event."""
+    """Reject a user suite with an event name of a published suite: their numbers would be mixed."""
     published = {event for name in PUBLISHED for event in _read(name).get("events", ())}
     if taken := sorted(published.intersection(content.get("events", ()))):
         raise ConfigError(
@@ -287,7 +287,7 @@ def _listed(content: dict[str, Any]) -> tuple[Candidate, ...]:
 
 
 def _templated(content: dict[str, Any], slots: list[tuple[str, str, str, str]]) -> tuple[Candidate, ...]:
-    """Fill every template with every slot: (what the id says of it, category, word, text in the slot)."""
+    """Fill every template with every slot: (its part of the id, category, word, text in the slot)."""
     return tuple(
         Candidate(
             id=f"{template}:{name}",

@@ -1,4 +1,4 @@
-"""Word lists and texts that ship with the project: who they name, what they count, and where they are from."""
+"""Word lists and texts that ship with the project, with their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit file says as a whole: its parts, and what follows from them."""
+"""The audit file as a whole: its parts, and the cells and designs that follow from them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Audit(Part):
             return content
         encoders = content.get("encoders")
         first = next(iter(encoders), None) if isinstance(encoders, dict) else None
-        # An id that is not one is a mistake of its own.
+        # An invalid id is reported as its own error.
         return {**content, "labeller": first} if first and SLUG.fullmatch(str(first)) else content
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class Audit(Part):
         )
 
     def uses_automatic_labels(self, dataset: str) -> bool:
-        """Return whether something asked of a dataset, or demanded of it, depends on automatic gender labels."""
+        """Return whether a suite or a balance check of a dataset depends on automatic gender labels."""
         suites_of_dataset = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
         demanded = self.datasets[dataset].balance if dataset in self.datasets else {}
         return bool(suites_of_dataset.intersection(TRIDENT_SUITES)) or any(key.endswith("_gender") for key in demanded)
@@ -155,7 +155,7 @@ class Audit(Part):
 
     @cached_property
     def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
-        """Return (model, dataset) -> what it is asked about it, in file order, language models after the others.
+        """Return (model, dataset) -> its designs, in file order, language models last.
 
         A language model that others were built on is asked what they are asked of `TWIN_PROMPT`, without instructions.
         """
@@ -181,7 +181,7 @@ class Audit(Part):
 
     @property
     def tells_of_encoders(self) -> bool:
-        """Return whether commands tell how encoders stand: also where nothing at all is asked, so that it is seen."""
+        """Return whether commands report on encoders: if any is audited, or if nothing is audited at all."""
         return bool(self.cells) or not self.designs
 
     @cached_property
@@ -271,7 +271,7 @@ _BASE, _COMPOSITE = TRIDENT_SUITES
 
 
 def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
-    """Return every mistake of parts that are right by themselves and do not fit the others."""
+    """Return the errors between parts that are valid by themselves."""
     mistakes = [*_empty_choices(audit), *_undefined_names(audit), *_models_alike(audit)]
     # Cells are made of defined names only.
     return mistakes or [*_unfit_datasets(audit), *_composites_alone(audit)]
@@ -313,7 +313,7 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
 
 
 def _models_alike(audit: Audit) -> Iterator[InitErrorDetails]:
-    """Say models that could be taken for another: of an encoder's id, or of one served name at other addresses."""
+    """Report ambiguous models: with an encoder's id, or one served name at several addresses."""
     first: dict[str, tuple[str, tuple[str, ...]]] = {}
     for name, entry in audit.lvlms.items():
         if name in audit.encoders:

@@ -63,7 +63,7 @@ class DatasetEntry(Part):
 
     @property
     def read_as(self) -> str:
-        """Return the digest of what is read and how: what is stored under a dataset's name may be of other data."""
+        """Return the digest of the source and how it is read; the data of a name may have had another source."""
         return digest_json(self.model_dump(mode="json", include={"reader", "root", "map", "padding"}))
 
     def open_reader(self) -> Reader:

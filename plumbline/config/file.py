@@ -34,7 +34,7 @@ from plumbline.http.settings import EndpointSettings
 from plumbline.mitigations.registry import SETTINGS
 from plumbline.scorers.kinds import SCORER_SETTINGS
 
-# Parts whose entries are of several kinds -> the key that says which.
+# Parts with several kinds of entries -> the key that names the kind.
 _TAGS = {"mitigations": "method", "scorers": "kind"}
 Location = tuple[str, ...]
 
@@ -80,7 +80,7 @@ def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
         # Pydantic names the chosen method or kind between the entry and its key; the file does not.
         del location[2]
     key = ".".join(location) or "(whole file)"
-    # The deepest part of the place that stands in the file.
+    # The deepest part of the path that exists in the file.
     line = next(lines[place] for n in range(len(location), -1, -1) if (place := tuple(location[:n])) in lines)
     if kind == "extra_forbidden":
         expected = f"one of {', '.join(known)}{suggestion(location[-1], known)}"
@@ -161,7 +161,7 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
     content, node = _loaded(text, path)
     if base is not None and base_text is not None:
         if _BASE_KEY not in _loaded(base_text, base)[0]:
-            # Its own mistakes are said with its own lines.
+            # Its errors are reported with its own lines.
             _parse(base_text, base, None, None)
         content = _laid_over(content, _loaded(base_text, base)[0], path)
     mistakes: list[str] = []

@@ -1,4 +1,4 @@
-"""The kinds of values in an audit file; each knows what it may be, and says so of a value that it is not."""
+"""Types of values in an audit file, each with its validation and error message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plumbline.world.sources import source_names
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
-"""What an audit can compute; the gender labels are made once for a dataset."""
+"""Suites that an audit can compute; gender labels are computed once per dataset."""
 _BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
 
 
@@ -96,7 +96,7 @@ BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]
 CheckpointAddress = Annotated[str, AfterValidator(_address)]
 PROMPT_KINDS = ("main", "additional", "numeric")
-"""What may stand for several prompts."""
+"""Names that stand for several prompts."""
 PromptName = Annotated[str, _one_of((*PROMPT_KINDS, *prompt_ids("all")))]
 InstructionName = Annotated[str, _one_of(instruction_ids())]
 SuiteNames = Annotated[tuple[SuiteName, ...], AfterValidator(_some)]

@@ -1,4 +1,4 @@
-"""The chain from a number back to its sources: what each link was, and what is there of it now."""
+"""The chain from a number back to its sources: each link as recorded, and its present state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES: dict[State, str] = {
     "gone": "gone",
     "not checked": "not checked",
 }
-"""How a state is said to a reader."""
+"""State -> its wording for readers."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Link:
 
 
 def compared(recorded: str | None, now: str | None) -> State:
-    """Return the state of something whose digest was recorded: None for what is not there now."""
+    """Return the state of a recorded digest compared with the present one, which is None if the source is gone."""
     if recorded is None:
         return "not checked"
     return "gone" if now is None else "unchanged" if recorded == now else "changed"
 
 
 def damaged(chain: Iterable[Link]) -> list[Link]:
-    """Return the links that are no longer what the number was computed from."""
+    """Return the links that have changed or are gone since the number was computed."""
     return [link for link in chain if link.state in ("changed", "gone")]
 
 

@@ -1,4 +1,4 @@
-"""A checksum file in the format of `sha256sum`, and what it says of a folder."""
+"""Checksum files in the format of `sha256sum`: writing one, and verifying a folder against it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the files of a folder.
+    """Result of comparing a folder with its checksum file.
 
     Attributes
     ----------
     sound : int
-        Files that are as they were.
+        Number of unchanged files.
     missing, changed, extra : tuple of str
         Relative paths; `extra` are files that the checksum file does not list.
     """
@@ -32,7 +32,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Return whether every listed file is as it was, and there is no other."""
+        """Return whether every listed file is unchanged, and there is no other."""
         return not (self.missing or self.changed or self.extra)
 
 

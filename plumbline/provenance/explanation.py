@@ -71,7 +71,7 @@ _SHORTEST = 6
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """One image as it is shown: `source` is a data address of a small JPEG, None where `missing` says why not."""
+    """One image as shown: `source` is a data URL of a small JPEG, or None with the cause in `missing`."""
 
     image_id: str
     path: str
@@ -111,7 +111,7 @@ class Explanation:
 
 
 def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the one row that is meant.
+    """Return the one row that matches a name and filters.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _candidate(row: Mapping[str, Any], differing: list[str]) -> str:
 
 
 def thumbnail(path: Path, image_id: str, shown: str) -> Thumbnail:
-    """Return a small picture of a recorded image, or why there is none: it is gone, or has other bytes now."""
+    """Return a thumbnail of a recorded image, or the reason for its absence: it is gone, or its bytes have changed."""
     try:
         data = read_image_file(path)
         if digest_bytes(data) != image_id:

@@ -150,7 +150,7 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
 
 
 def impact_ratio_page(table: pl.DataFrame) -> str:
-    """Return the table as Markdown, with what it is and what it is not."""
+    """Return the table as a Markdown page that states its scope and limits."""
     groups = table.group_by("dataset", "model", "suite", "event", "categories", maintain_order=True)
     return _rendered("impact_ratios", tables=[(key, rows.to_dicts()) for key, rows in groups])
 
@@ -203,7 +203,7 @@ def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
 
 
 def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
-    """Return metric rows as the hub's evaluation results: interval, q and n stand in the arguments of each metric."""
+    """Return metric rows as the hub's evaluation results: interval, q and n are in the arguments of each metric."""
     from huggingface_hub import EvalResult
 
     results = []
@@ -254,7 +254,7 @@ def _measured(row: Mapping[str, Any]) -> str:
     return ", ".join(str(row[key]) for key in _MEASURED if row[key] not in (None, "estimate"))
 
 
-# --- Provenance as an in-toto statement: what the files of a bundle are, and what they were made from.
+# --- Provenance as an in-toto statement: the files of a bundle and their materials.
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
@@ -264,7 +264,7 @@ BUILDER = "urn:plumbline"
 
 @dataclass(frozen=True)
 class Material:
-    """Something that an audit was made from.
+    """An input of an audit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How far a number moves when images are left out: what every way of finding it gives."""
+"""Influence of images on a number: how far it moves when images are left out."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from plumbline.statistics.groups import Groups, attribute_groups
 
 MOST_TOLD = 8
 MOST_IMAGES = 6
-"""Images that stand for one entry."""
+"""Maximum number of images shown for one entry."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What is left out, and how far the number then moves.
+    """A unit that is left out, and the change of the number.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def _moved(row: Mapping[str, Any], name: str, without: float, images: Sequence[s
 
 
 def _undefined(row: Mapping[str, Any]) -> Influence | None:
-    """Say that a number is undefined, so that nothing moves it; None where it is defined."""
+    """Return the empty influence of an undefined number; None if the number is defined."""
     if row["value"] is not None and math.isfinite(row["value"]):
         return None
     return Influence(f"Not available: the number is undefined ({row['reason'] or 'no reason was recorded'}).")
@@ -288,7 +288,7 @@ def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence
 # --- Leaving out one group or one set of images and computing a metric family anew.
 
 MOST_SETS = 60
-"""With more sets than this, groups are left out instead: every unit is a computation of its own."""
+"""With more sets than this, groups are left out instead: each unit costs one computation of the family."""
 _FEW_DRAWS = 100
 _OF_THE_WHOLE_AUDIT = ("probe_rate_normalised", "template_rank_correlation")
 _TRIDENT = "trident"

@@ -10,7 +10,7 @@ from plumbline.metrics.registry import METRICS
 BEFORE, BEFORE_TEST_ROWS = "before", "before_test_rows"
 """The checkpoint as it is; and the same on the images that no mitigation was fitted on, where those are fewer."""
 
-# One number a question: words of a trait, and single templates, are left to the tables.
+# One number per question; words of a trait and single templates are only in the tables.
 _HEADLINES = {
     **{traits.name: traits.headline for traits in METRICS.values() if traits.headline},
     "macro_accuracy_gain": "test_rows",

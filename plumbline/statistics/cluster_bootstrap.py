@@ -25,7 +25,7 @@ from plumbline.statistics.jackknife import Jackknife
 
 FEW_BEYOND = 10
 """With fewer clusters beyond a quantile, `reason` reports it."""
-# Half-widths of the bins around a quantile, in half standard deviations of its rank; beyond lies all the rest.
+# Half-widths of the bins around a quantile, in half standard deviations of its rank; the outer bins hold the rest.
 _WIDTHS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 20, 40])
 
 
@@ -192,12 +192,12 @@ def of_clusters(estimate: Estimate, n: int, *, quantile: float | None = None) ->
 
 
 def undefined(why: Reason | None = None, *, n: int = 0, p: float | None = None) -> Estimate:
-    """Return an estimate without a value, by default since there are no values."""
+    """Return an undefined estimate; the default reason is that there are no values."""
     return Estimate(np.nan, np.nan, np.nan, n=n, p=p, reason=(why or reason("no_values"),))
 
 
 def _few_beyond(clusters: int, quantile: float | None) -> Reason | None:
-    """Say that few clusters lie beyond a quantile: an end of its interval is then one of the outermost values."""
+    """Reason that few clusters lie beyond a quantile, so that an end of its interval is one of the extreme values."""
     beyond = FEW_BEYOND if quantile is None else clusters * min(quantile, 1 - quantile)
     # 100 × (1 - 0.9) is a little less than 10.
     if beyond >= FEW_BEYOND - 1e-9:

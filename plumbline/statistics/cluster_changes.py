@@ -84,7 +84,7 @@ def paired_cluster_changes(
             WeightedQuantile.from_values(side, codes, n_units=count, quantile=quantile) for side in pairs.T
         )
         replicates = np.concatenate([second.at(block) - first.at(block) for block in weights])
-        # Each side of a cluster is a unit of its own: a bit says which of the two counts as "before".
+        # Each side of a cluster is its own unit: a bit chooses which of the two counts as "before".
         pooled = WeightedQuantile.from_values(
             pairs.T.ravel(), np.concatenate([codes, codes + count]), n_units=2 * count, quantile=quantile
         )

@@ -170,7 +170,7 @@ def max_min_ci(
         apart = means[group + 1 :] - means[group]
         noise = errors[:, group + 1 :] - errors[:, [group]]
         error = noise.std(axis=0, ddof=1) * np.sqrt(clusters / (clusters - 1))
-        # A difference without a visible error, such as of two groups that never refuse, bounds nothing.
+        # A difference with no estimated error, such as between two groups that never refuse, gives no bound.
         seen = error > _ZERO * max(1.0, float(np.abs(means).max()))
         if seen.any():
             largest_t = np.maximum(largest_t, (np.abs(noise[:, seen]) / error[seen]).max(axis=1))

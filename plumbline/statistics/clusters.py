@@ -16,7 +16,7 @@ from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import Jackknife, standard_errors
 
 FEW_CLUSTERS = 20
-"""Intervals from fewer clusters are themselves uncertain (Cameron, Gelbach & Miller 2008): the reason says so."""
+"""Intervals from fewer clusters are unreliable (Cameron, Gelbach & Miller 2008); the reason reports it."""
 MAX_PERMUTED_LABELS = 200_000_000
 """Images × permutations at most: some two seconds. Beyond it there are fewer permutations."""
 _BLOCK = 4_000_000
@@ -127,7 +127,7 @@ def permute_clusters(
     permutations: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw tables under "no difference between groups" that keep what the images of a cluster have in common.
+    """Draw tables under "no difference between groups", with the dependence within clusters preserved.
 
     Where clusters hold several groups, labels are permuted within each cluster: a person's own looks then cancel out.
     Where every cluster is of one group, labels are permuted over whole clusters.

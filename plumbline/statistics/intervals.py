@@ -205,7 +205,7 @@ class _Replicates:
         return np.where(self.usable, at_lower + (place - lower) * (at_upper - at_lower), np.nan)
 
     def reasons(self, *, one_sided: NDArray[np.bool_]) -> list[Reasons]:
-        """Return what is to be said of each interval; empty where there is nothing to say of any."""
+        """Return the reasons of each interval; an empty list if none has any."""
         resamples = self._ordered.shape[-1]
         if (self.usable & ~one_sided & (self.kept == resamples)).all():
             return []

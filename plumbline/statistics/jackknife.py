@@ -48,7 +48,7 @@ class Jackknife(NamedTuple):
 
 
 class StandardErrors(NamedTuple):
-    """Standard errors of statistics, and what they rest on.
+    """Standard errors of statistics, and the number of units behind them.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np
 
 
 def is_enumerable(n: int, size: int) -> bool:
-    """Return whether the subsets of `size` of n images are few enough (`EXACT_LIMIT`) to take all of them."""
+    """Return whether there are at most `EXACT_LIMIT` subsets of `size` of n images, so that all can be enumerated."""
     few, count = min(size, n - size), 1
     for i in range(1, few + 1):
         # C(n - few + i, i): it only grows, and the whole coefficient can have thousands of digits.
@@ -197,7 +197,7 @@ def _random_bits(n: int, size: int, rows: int, rng: np.random.Generator) -> NDAr
     odds = size / n
     spread = math.sqrt(n * odds * (1 - odds))
     if odds < _SPARSE:
-        # Images to take out are hard to hit where few are in: too small subsets are quicker to mend.
+        # Rejection sampling of members is slow in sparse subsets: it is faster to add missing ones.
         odds = max(0.0, odds - 2 * spread / n)
     digits = 1
     while abs(round(odds * 2**digits) / 2**digits - odds) * n > spread / 2:
@@ -261,7 +261,7 @@ def _flip(
 # --- Permutation tests of the difference between the means of two groups, for many columns at once.
 #
 # With the sizes of the groups fixed, the difference of means rises with the sum over the first group, so
-# sums of the centred columns are what is compared.
+# the sums of the centred columns are compared.
 
 Alternative = Literal["greater", "less", "two-sided"]
 

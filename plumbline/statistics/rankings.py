@@ -72,7 +72,7 @@ _DRAWN_AT_ONCE, _WALKED_AT_ONCE = 32, 64
 
 @dataclass(frozen=True)
 class TopDraws:
-    """What resampling n images does to the first ranks, whatever the images.
+    """Bootstrap draws of the top ranks among n images; they do not depend on the images.
 
     Attributes
     ----------

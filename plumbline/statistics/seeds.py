@@ -1,4 +1,4 @@
-"""Random generators named by what they are for, so that no result depends on the order of computation."""
+"""Random generators derived from a seed and labels, so that no result depends on the order of computation."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def paired_differences(old: Cell, new: Cell, *, settings: MetricSettings) -> lis
 
 
 def flips(old: Cell, new: Cell) -> pl.DataFrame:
-    """Return the images whose winning text is another one, widest margin first, in `FLIP_SCHEMA`.
+    """Return the images whose top text differs between the sides, largest margin first, in `FLIP_SCHEMA`.
 
     Of the outcome suites, where one text wins an image: one counts where both sides have the same candidates, an image
     where both keep it.
@@ -225,7 +225,7 @@ def _changes(sides: Sides, answers: pl.DataFrame, columns: Row) -> Iterator[Row]
 _MEANS_PART = ["dataset", "attribute"]
 _ANSWER = [*_MEANS_PART, "group", "unit", "image_id", "seed"]
 _OVERALL = ("refusal_rate", "empty_rate", "unreadable_rate")
-"""Rates that are also told of all groups together."""
+"""Rates that are also computed over all groups."""
 
 Number = tuple[str, str, str]
 """Metric, definition and statistic."""

@@ -16,7 +16,7 @@ from plumbline.reasons import in_words, joined, reason
 from plumbline.statistics.multiplicity import add_q_values
 
 KEYS = tuple(name for name in IDENTIFYING if name != "model")
-"""Columns of the metric table that say what a number is of, but for the model."""
+"""Identifying columns of the metric table, without the model."""
 
 DIFF_SCHEMA: Schema = {
     "model_old": pl.String,
@@ -36,7 +36,7 @@ DIFF_SCHEMA: Schema = {
     "compared": pl.String,
     "reason": pl.String,
 }
-"""One row per number of either side; `worse` is how far it moved away from what is fair, null where that is unknown."""
+"""One row per number of either side; `worse` is how far it moved away from parity, null where parity is undefined."""
 
 PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
 OTHER_PROMPTS = "other prompts"
@@ -56,10 +56,10 @@ FLIP_SCHEMA: Schema = {
     "category_new": pl.String,
     "margin": pl.Float64,
 }
-"""One row per image and suite whose top-1 is another one now; `margin`: by how much the new one beats the old one."""
+"""One row per image and suite whose top-1 text changed; `margin`: logit of the new top text minus the old one's."""
 
 
-# --- Which way is worse: how far a metric lies from what it is where groups are treated alike.
+# --- Direction of metrics: distance from the value at equal treatment of the groups.
 
 LOWER = ("harm_rate", "probe_rate", *SCORED_ATTRIBUTES)
 """Rates and scores of harm: no disparities, but less is better."""
@@ -67,23 +67,23 @@ HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval
 
 
 def fair_values() -> dict[str, float]:
-    """Return metric -> the value that it has where groups are treated alike."""
+    """Return metric -> its value at equal treatment of the groups."""
     ideal = {name: traits.when_identical for name, traits in (METRICS | LANGUAGE_METRICS).items()}
     return {name: one for name, one in ideal.items() if isinstance(one, float) and not math.isnan(one)}
 
 
 def directed_metrics() -> tuple[str, ...]:
-    """Return the metrics of which it can be said that they got worse, by name."""
+    """Return the names of the metrics with a direction: those that can get worse."""
     return tuple(sorted({*fair_values(), *LOWER, *HIGHER}))
 
 
 def headline_definitions() -> dict[str, str]:
-    """Return metric -> the definition that stands for it, where one does."""
+    """Return metric -> its headline definition, for metrics that have one."""
     return {name: each.headline for name, each in (METRICS | LANGUAGE_METRICS).items() if each.headline}
 
 
 def worse(old: pl.Expr, new: pl.Expr) -> pl.Expr:
-    """Return how far a metric moved away from what is fair; negative: towards it; null where that is not known."""
+    """Return how far a metric moved away from parity; negative: towards it; null for metrics without a direction."""
     metric = pl.col("metric")
     fair = metric.replace_strict(fair_values(), default=None, return_dtype=pl.Float64)
     return (
@@ -141,7 +141,7 @@ def changed_prompts(suite: str, old: StoredPrompts, new: StoredPrompts, *, alone
 
 _CARRIED = ("value", "ci_low", "ci_high", "n", "reason", "suite_hash")
 
-# Of generative models one hash is of all prompts that there are: it says nothing of the prompt of one row.
+# Rows of generative models carry one hash over all prompts, not that of their own prompt.
 _ANSWERS = "generation"
 
 
@@ -229,7 +229,7 @@ def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
 
 
 def _without_other_prompts(differences: pl.DataFrame) -> pl.DataFrame:
-    """Take the difference from what was asked with other prompts."""
+    """Remove the differences of numbers whose prompts changed."""
     changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
     other = changed.fill_null(value=False)
     return differences.with_columns(
@@ -258,7 +258,7 @@ BEFORE = "before"
 
 
 def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
-    """Return the rows that moved away from what is fair by more than is allowed, clearly so, the furthest first.
+    """Return the rows that moved away from parity by significantly more than is allowed, largest first.
 
     Clearly: q below `significance` where the same images or sets were compared; an interval without 0 where only the
     two intervals are known. Of a metric with a headline definition only that one counts, and only checkpoints as they
