@@ -13,10 +13,9 @@ from plumbline.language.salaries import read_salary
 from plumbline.scorers.offline import OfflineScorer
 from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said
-from plumbline.world.generative.answers import answers
+from plumbline.world.generative.answers import answers, happens, planted, rates, source_names
 from plumbline.world.generative.conversations import Description, descriptions, negative_rate, twin_triples
 from plumbline.world.generative.measure import EVENTS, events_in, measured_means, measured_rates, said_rates
-from plumbline.world.generative.rates import happens, planted, rates, source_names
 from plumbline.world.layouts_of_sets import draw_sets
 
 WORDS = planted()["words"]

@@ -16,7 +16,7 @@ from plumbline.language.salaries import read_salary
 from plumbline.world import sources
 from plumbline.world.generative import measure as measuring_command
 from plumbline.world.generative import training
-from plumbline.world.generative.answers import NUMERIC_PROMPTS
+from plumbline.world.generative.answers import NUMERIC_PROMPTS, planted
 from plumbline.world.generative.conversations import Description, chat
 from plumbline.world.generative.measure import (
     ask,
@@ -27,7 +27,6 @@ from plumbline.world.generative.measure import (
     measured_means,
     measured_rates,
 )
-from plumbline.world.generative.rates import planted
 from plumbline.world.generative.training import RECIPES, Recipe
 from plumbline.world.training import CHECKPOINTS
 

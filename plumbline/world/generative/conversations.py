@@ -12,8 +12,7 @@ import polars as pl
 
 from plumbline.catalog.prompts import instruction_ids, render
 from plumbline.catalog.schema import NO_INSTRUCTION
-from plumbline.world.generative.answers import KEYWORD_PROMPTS, answers
-from plumbline.world.generative.rates import planted
+from plumbline.world.generative.answers import KEYWORD_PROMPTS, answers, planted
 
 if TYPE_CHECKING:
     import torch

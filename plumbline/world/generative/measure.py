@@ -26,9 +26,17 @@ from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
 from plumbline.world import cards, faces
 from plumbline.world.cards import publish, table
-from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS, SENTENCE_PROMPTS
+from plumbline.world.generative.answers import (
+    KEYWORD_PROMPTS,
+    NUMERIC_PROMPTS,
+    SENTENCE_PROMPTS,
+    means,
+    planted,
+    rates,
+    rating_means,
+    salary_means,
+)
 from plumbline.world.generative.conversations import Description, negative_rate
-from plumbline.world.generative.rates import means, planted, rates, rating_means, salary_means
 from plumbline.world.generative.training import RECIPES
 from plumbline.world.training import CHECKPOINTS, read_record, write_record
 
@@ -51,7 +59,7 @@ def said_rates(
     attributes : polars.DataFrame
         n faces with race, gender, age group and occupation.
     source, event, prompt, instruction : str
-        As in `plumbline.world.generative.rates.rates`.
+        As in `plumbline.world.generative.answers.rates`.
 
     Returns
     -------

@@ -17,8 +17,8 @@ import typer
 from plumbline.errors import CheckpointError
 from plumbline.world import faces
 from plumbline.world.architectures import WEIGHTS_FILE, build_untrained, scaled
+from plumbline.world.generative.answers import planted
 from plumbline.world.generative.conversations import BATCH, Batch, Tokenised, Triple, kinds, triples, twin_triples
-from plumbline.world.generative.rates import planted
 from plumbline.world.training import (
     CHECKPOINTS,
     Only,
