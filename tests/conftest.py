@@ -25,12 +25,18 @@ settings.register_profile("new", max_examples=500)
 settings.load_profile("same")
 
 
-_LONG = {"end_to_end", "test_tutorial.py"}
+# One worker imports what all audits need; the other has something to do meanwhile.
+_FIRST = ("test_audit.py", "test_automation.py")
 
 
 def pytest_collection_modifyitems(items):
     """Begin with the whole audits: each takes a minute, and a worker that begins one last is waited for."""
-    items.sort(key=lambda item: _LONG.isdisjoint(item.path.parts))
+
+    def place(item):
+        parts = item.path.parts
+        return _FIRST.index(parts[-1]) if parts[-1] in _FIRST else 2 + ("end_to_end" not in parts)
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish():
@@ -45,19 +51,29 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory) -> Callable[..., tuple[Path, object]]:
+def run_folder(tmp_path_factory) -> Path:
+    """Return a folder that all workers of this run share."""
+    root = tmp_path_factory.getbasetemp()
+    return root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+
+@pytest.fixture(scope="session")
+def planted_base(run_folder) -> Path:
+    """Return where the planted folders of this run are; nothing may be changed in them."""
+    return run_folder / "planted"
+
+
+@pytest.fixture(scope="session")
+def made_once(run_folder) -> Callable[..., tuple[Path, object]]:
     """Return a function that has a folder made by whichever worker asks first: the others wait, and read it.
 
     It takes a name and what fills the folder of that name, whose result, as JSON, is given back with the folder.
     Whoever changes what is in it copies it first.
     """
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
 
     def made(name: str, fill: Callable[[Path], object]) -> tuple[Path, object]:
-        folder, result = root / name, root / f"{name}.json"
-        with (root / f"{name}.lock").open("w") as lock:
+        folder, result = run_folder / name, run_folder / f"{name}.json"
+        with (run_folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not result.exists():
                 shutil.rmtree(folder, ignore_errors=True)

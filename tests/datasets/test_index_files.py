@@ -31,9 +31,9 @@ PUT = {
 }
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("planted")
+@pytest.fixture(scope="session")
+def planted(planted_base: Path) -> Path:
+    return planted_base
 
 
 def copied(kind: str, planted: Path, to: Path) -> Path:

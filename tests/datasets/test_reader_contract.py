@@ -62,9 +62,9 @@ OTHER_WORDS = {
 """A dataset's word where it is not the world's, to the world's words for it."""
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("planted")
+@pytest.fixture(scope="session")
+def planted(planted_base: Path) -> Path:
+    return planted_base
 
 
 def reader_of(kind: str) -> Reader:

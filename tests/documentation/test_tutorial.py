@@ -51,6 +51,7 @@ def _run(line: str, environment: dict[str, str]) -> tuple[int, str]:
     return run.returncode, run.stdout + run.stderr
 
 
+@pytest.mark.slow
 def test_what_the_tutorial_says_is_what_one_sees(typed):
     first, status, second, diff, kept, verified, refused, refusal = typed
     told = " ".join(PAGE.read_text("utf-8").split())

@@ -7,6 +7,7 @@ tests or with another command.
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import json
@@ -17,13 +18,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 LIBRARIES = (
-    "great_expectations", "mlflow.store.tracking.sqlalchemy_store", "mlflow.tracking", "open_clip", "statsmodels.api",
-    "transformers",
+    "dagster._core.workspace.context", "great_expectations", "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg", "matplotlib.figure", "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "statsmodels.api",
+    "transformers", "typer.main", "watchdog.observers",
 )  # fmt: skip
 
 
@@ -63,21 +67,20 @@ class Command:
 
 
 class Server:
-    """The process that commands are forked from; it ends with the process that started it."""
+    """The process that commands are forked from, one for all workers of a run; it ends with the last of them."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], cwd=PROJECT, pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        path = Path(tempfile.gettempdir(), f"plumbline-{run[:20]}.socket")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = None
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                self._process = _started(path)
+            self._socket.connect(str(path))
         self._statuses: dict[int, int] = {}
-        atexit.register(self._end)
-
-    def _end(self) -> None:
-        self._socket.close()
-        self._process.wait(10)
+        atexit.register(self._socket.close)
 
     def start(self, arguments: tuple[str, ...], environment: dict[str, str]) -> Command:
         """Start `python -m orchestration` with arguments, in a session of its own."""
@@ -106,6 +109,17 @@ class Server:
         return message["pid"]
 
 
+def _started(path: Path) -> subprocess.Popen:
+    """Start the process, listening at a path already: who connects before it is ready waits."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        return subprocess.Popen(
+            [sys.executable, __file__, str(listening.fileno())], cwd=PROJECT, pass_fds=[listening.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+
 server = functools.cache(Server)
 
 
@@ -123,32 +137,46 @@ def _prepare() -> None:
     for package in ("assets", "resources"):
         for path in sorted((PROJECT / package).glob("*.py")):
             __import__(f"{package}.{path.stem}" if path.stem != "__init__" else package)
+    for module in ("conditions", "executors", "instance", "jobs", "observing", "quick_storage"):
+        __import__(f"orchestration.{module}")
+    assert "orchestration.terminal" not in sys.modules, "it reads how wide the terminal is"
     gc.collect()
     gc.freeze()
 
 
-def _serve(connection: socket.socket) -> tuple[list[str], dict[str, str], int]:
+def _serve(listening: socket.socket) -> tuple[list[str], dict[str, str], int]:
     """Fork whenever a command is asked for; returns, in the new process, its arguments, environment and output."""
-    children: set[int] = set()
+    connections: list[socket.socket] = []
+    children: dict[int, socket.socket] = {}
     while True:
-        asked, _, _ = select.select([connection], [], [], 0.02 if children else None)
-        for child in list(children):
+        ready, _, _ = select.select([listening, *connections], [], [], 0.02 if children else None)
+        for child, connection in list(children.items()):
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
-                children.remove(child)
-                connection.send(json.dumps({"pid": pid, "status": status}).encode())
-        if not asked:
-            continue
-        sent, (*output,), _, _ = socket.recv_fds(connection, 1 << 20, 1)
-        if not sent:
-            os._exit(0)
-        if (pid := os.fork()) == 0:
-            connection.close()
-            command = json.loads(sent)
-            return command["arguments"], command["environment"], output[0]
-        os.close(output[0])
-        children.add(pid)
-        connection.send(json.dumps({"pid": pid}).encode())
+                del children[child]
+                with contextlib.suppress(OSError):
+                    connection.send(json.dumps({"pid": pid, "status": status}).encode())
+        for asking in ready:
+            if asking is listening:
+                connections.append(listening.accept()[0])
+                continue
+            sent, output, _, _ = socket.recv_fds(asking, 1 << 20, 1)
+            if not sent:
+                connections.remove(asking)
+                asking.close()
+                if not connections:
+                    for suffix in (".socket", ".lock"):
+                        Path(listening.getsockname()).with_suffix(suffix).unlink(missing_ok=True)
+                    os._exit(0)
+                continue
+            if (pid := os.fork()) == 0:
+                for connection in (listening, *connections):
+                    connection.close()
+                command = json.loads(sent)
+                return command["arguments"], command["environment"], output[0]
+            os.close(output[0])
+            children[pid] = asking
+            asking.send(json.dumps({"pid": pid}).encode())
 
 
 if __name__ == "__main__":

@@ -3,12 +3,17 @@
 import json
 import os
 import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from forked import Command, server
 
+from plumbline.world.folders import PLANTED, ensure
 from resources.workspace import Workspace
 
 AUDIT = {
@@ -70,10 +75,45 @@ class Home:
         return self.workspace.lake.require("metric_table").sha256
 
 
-def make_home(folder: Path, **changes) -> Home:
+def make_home(folder: Path, *, empty: bool = False, **changes) -> Home:
+    """Write an audit file beside a home: an empty one, or one in which everything is that takes each home seconds.
+
+    These are the stores, in which nothing has happened, and the planted folders of the audit file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "audit.yaml").write_text(yaml.safe_dump({**AUDIT, **changes}, sort_keys=False))
-    return Home(folder)
+    home = Home(folder)
+    if not empty and "stores" in SHARED:
+        furnish(home)
+    return home
+
+
+def furnish(home: Home) -> None:
+    """Copy the shared stores into a new home, and link the planted folders of its audit file."""
+    shutil.copytree(
+        SHARED["stores"](), home.workspace.home, symlinks=True, ignore=shutil.ignore_patterns("world", "audit.lock")
+    )
+    roots = {entry["root"] for entry in yaml.safe_load(home.workspace.audit_path.read_text())["datasets"].values()}
+    for root in roots:
+        if root.startswith(PLANTED):
+            planted = ensure(root.removeprefix(PLANTED), SHARED["planted"]()).parent
+            copied = home.workspace.home / "world" / planted.name
+            shutil.copytree(planted, copied, copy_function=os.link)
+
+
+SHARED: dict[str, Callable[[], Path]] = {}
+"""Where the folders are that all homes of a run begin with; without them a home is empty."""
+
+
+def set_up_stores(folder: Path) -> None:
+    """Make the stores of a home in a folder, as the first command does: their migrations take seconds."""
+    made = make_home(folder, empty=True)
+    code, output = made.run("status")
+    assert code == 0, output
+    # Of experiments MLflow notes where their files are.
+    with closing(sqlite3.connect(made.workspace.home / "mlflow.db", isolation_level=None)) as store:
+        store.execute("DELETE FROM experiment_tags")
+        store.execute("DELETE FROM experiments")
 
 
 def forward_passes(output: str) -> int:

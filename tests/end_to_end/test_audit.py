@@ -90,18 +90,6 @@ def test_quarantined_files_are_listed_with_reasons(audited):
     assert all(path in page for path in quarantine["path"] if ".." not in path)
 
 
-def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited, copied):
-    home, (_, _, first) = copied, audited
-    before = home.table_sha256()
-    code, output = home.run("audit")
-    assert code == 0, output
-    assert forward_passes(first) > 0 and forward_passes(output) == 0
-    assert home.table_sha256() == before
-    provenance = home.workspace.lake.read_table("provenance")
-    assert provenance["forward_passes"].to_list() == [0, 0]
-    assert provenance["mlflow_run"].null_count() == 0
-
-
 def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
     from mlflow import MlflowClient
 
@@ -127,26 +115,34 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
     assert any(key.startswith("max_skew") for key in shared)
 
 
-def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path, monkeypatch):
-    undisturbed, _, _ = audited
-    total = undisturbed.shards()
-    home = make_home(tmp_path / "killed")
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """Return a home after an audit of one suite was killed and gone on with, what was done then, and the output."""
+    audit = [{"suites": ["crime"], "mitigations": []}]
+    home = make_home(tmp_path_factory.mktemp("killed"), mitigations={}, audit=audit)
     process = home.start("audit")
     deadline = time.monotonic() + 240
     # Late enough that one encoder is done, early enough that the other is in the middle of its images.
-    while len(home.shards()) < len(total) - 6 and process.poll() is None and time.monotonic() < deadline:
+    while len(home.shards()) < 18 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     output, _ = process.communicate()
+    assert process.returncode == -signal.SIGKILL, output
     done = home.shards()
-    assert process.returncode == -signal.SIGKILL and len(total) - 6 <= len(done) < len(total), output
-
     code, output = home.run("audit")
     assert code == 0, output
+    return home, done, output
+
+
+def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, resumed, monkeypatch):
+    home, done, output = resumed
+    total = home.shards()
+    assert 18 <= len(done) < len(total)
     assert "closed 1 run(s) whose process was gone" in output
     # Exactly what was not committed is computed: at most the one shard in flight is done twice.
     assert forward_passes(output) == sum(total) - sum(done)
-    assert home.table_sha256() == undisturbed.table_sha256()
+    undisturbed, numbers = measured(audited[0]), measured(home)
+    assert numbers.height > 100 and numbers.equals(undisturbed)
 
     monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
@@ -158,6 +154,25 @@ def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path
         assert claimed.active_slot_count == 0
 
 
+def measured(home):
+    """Return the numbers of the suite that both audits have, without what tells one audit from another."""
+    table = home.workspace.lake.read_table("metric_table")
+    own = table.filter(pl.col("model") != "all", suite="crime", condition="before")
+    return own.drop("audit_id", "cell_id", "q").sort(pl.struct(pl.exclude("value", "ci_low", "ci_high", "p")))
+
+
+def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(resumed):
+    home, _, first = resumed
+    before = home.table_sha256()
+    code, output = home.run("audit")
+    assert code == 0, output
+    assert forward_passes(first) > 0 and forward_passes(output) == 0
+    assert home.table_sha256() == before
+    provenance = home.workspace.lake.read_table("provenance")
+    assert provenance["forward_passes"].to_list() == [0, 0]
+    assert provenance["mlflow_run"].null_count() == 0
+
+
 def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
     datasets = {"lopsided": {"reader": "utkface", "root": "planted:utkface", "balance": {"age_group": [0.3, 0.4]}}}
     home = make_home(tmp_path / "refused", datasets=datasets)
@@ -167,13 +182,6 @@ def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
     assert "refused, since these checks have not passed: records.label_balance" in output
     assert not home.workspace.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
     assert "of an earlier audit" not in output, "there is no report"
-
-    # A report of another audit is there, and this one writes none.
-    home.workspace.report.write_text("an earlier audit's")
-    os.utime(home.workspace.report, (0, 0))
-    code, output = home.run("audit")
-    last = output.splitlines()[-1]
-    assert code == 1 and "of an earlier audit, not of this one" in last and str(home.workspace.report) in last
 
     _, output = home.run("status")
     words = "lopsided: check records.label_balance failed: age_group"

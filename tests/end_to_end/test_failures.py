@@ -108,7 +108,7 @@ def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, f
     if full == "lake":
         home = make_home(tmp_path, **SMALL, storage={"shard_rows": 256, "root": str(disk)})
     else:
-        home = make_home(disk, **SMALL)
+        home = make_home(disk, empty=True, **SMALL)
         assert remount("size=6m")
     code, output = home.run("audit")
     assert code in (1, 2), output
@@ -127,7 +127,6 @@ def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, f
 
 def test_a_second_audit_of_a_home_is_refused_before_it_touches_anything(tmp_path):
     home = make_home(tmp_path, **SMALL)
-    home.workspace.home.mkdir()
     with audit_lock(home.workspace):
         code, output = home.run("audit")
     assert code == 2 and "another audit is running in this home" in output, output

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import yaml
 from fault_server import Reply, completion, serving
-from homes import Home
+from homes import SHARED, Home, furnish
 
 CANARY = "sk-canary-0d9f3c51"
 HOSTILE = "<script>alert(1)</script> =cmd|' /C calc'!A0 \x1b[31mred\u202egnirts lazy, rude, skilled"
@@ -38,7 +38,10 @@ def generative_home(folder, lvlms, *, design=DESIGN, **changes):
         **changes,
     }
     (folder / "audit.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
-    return Home(folder)
+    home = Home(folder)
+    if SHARED:
+        furnish(home)
+    return home
 
 
 def answers(home, model="model"):
@@ -104,6 +107,7 @@ def test_generated_text_is_hostile_wherever_it_is_shown(poisoned):
             assert b"<script>alert(1)" not in data, path
 
 
+@pytest.mark.slow
 def test_a_second_audit_asks_nothing_and_gives_the_same_table(poisoned):
     home, *_, server = poisoned
     asked, before = len(server.sent), home.table_sha256()
@@ -151,7 +155,8 @@ def shipped(tmp_path_factory):
         "twin": {"address": f"{SHIPPED}llama-bazaar"},
     }
     generation = {"decoding": {"max_new_tokens": 32}}
-    home = generative_home(tmp_path_factory.mktemp("shipped"), lvlms, generation=generation)
+    design = {**DESIGN, "occupations": ["chef"]}
+    home = generative_home(tmp_path_factory.mktemp("shipped"), lvlms, design=design, generation=generation)
     _kill_while_it_generates(home)
     code, output = home.run("audit")
     assert code == 0, output

@@ -46,25 +46,25 @@ def test_an_audit_of_some_suites_has_a_report(tmp_path, suites, metrics):
     assert home.workspace.report.is_file()
 
 
-def test_what_changed_since_is_no_longer_current(tmp_path):
+def test_what_changed_since_is_no_longer_current(copied, tmp_path):
+    assert "2 of 2 cells are current" in copied.run("status")[1]
+
     folder = tmp_path / "checkpoint"
     shutil.copytree(PROJECT / "plumbline/world/checkpoints" / MODEL, folder)
-    home = home_of(
-        tmp_path / "home", encoders={MODEL: {"address": f"local-dir:{folder}"}}, audit=[{"suites": ["crime"]}]
-    )
-    assert home.run("audit")[0] == 0
-    assert "1 of 1 cells are current" in home.run("status")[1]
+    content = yaml.safe_load(copied.workspace.audit_path.read_text())
+    content["encoders"][MODEL] = {"address": f"local-dir:{folder}"}
+    copied.workspace.audit_path.write_text(yaml.safe_dump(content))
+    assert "2 of 2 cells are current" in copied.run("status")[1], "the same, wherever it is"
 
     config = folder / "open_clip_config.json"
     config.write_text(config.read_text() + " ")
-    code, output = home.run("status")
-    assert code == 0 and "0 of 1 cells are current" in output
+    code, output = copied.run("status")
+    assert code == 0 and "0 of 2 cells are current" in output
     assert "out of date: checkpoint, labeller changed" in output
 
-    content = yaml.safe_load(home.workspace.audit_path.read_text())
-    content["datasets"]["utkface"]["balance"] = {"race": [0.5, 0.6]}
-    home.workspace.audit_path.write_text(yaml.safe_dump(content))
-    assert "refused, since checks have not passed" in home.run("status")[1]
+    content["datasets"]["fairface"]["balance"] = {"race": [0.5, 0.6]}
+    copied.workspace.audit_path.write_text(yaml.safe_dump(content))
+    assert "refused, since checks have not passed" in copied.run("status")[1]
 
 
 def test_every_headline_number_has_a_key_of_its_own(audited):

@@ -62,6 +62,7 @@ class LivingHome:
         self._stand_ins = [self._stand_in(key) for key in datasets if key in self.graph.materializable_asset_keys]
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(folder))
         self.refused, self.failing = refused, frozenset({"records", "extended_records"})
+        self.rests = False
         self._versions = itertools.count()
         self._cursor = None
         self._audit()
@@ -111,6 +112,7 @@ class LivingHome:
 
     def observe(self, source: str, partition: str | None = None, *, version: str | None = None) -> None:
         """Report that a source has other content, or what it has."""
+        self.rests = False
         tags = {"dagster/data_version": version or f"content {next(self._versions)}"}
         self.instance.report_runless_asset_event(dg.AssetObservation(source, partition=partition, tags=tags))
 
@@ -190,6 +192,7 @@ class LivingHome:
         for _ in range(ticks):
             now = self.tick()
             if not now:
+                self.rests = True
                 return asked
             asked.append(now)
             self.make(now)

@@ -14,8 +14,24 @@ def known_slices(monkeypatch):
 
 
 @pytest.fixture
-def home(tmp_path):
+def own_home(tmp_path):
+    """Return a home for a test that changes more than what is in it."""
     return LivingHome(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def resting():
+    """Return the homes that tests left at rest."""
+    return []
+
+
+@pytest.fixture
+def home(resting, tmp_path):
+    """Return a home at rest, which the next test has again if it comes to rest."""
+    home = resting.pop() if resting else LivingHome(tmp_path)
+    yield home
+    if home.rests:
+        resting.append(home)
 
 
 def require_findings_last(asked):
@@ -26,47 +42,32 @@ def require_findings_last(asked):
         assert not JOINED & set(earlier)
 
 
-def test_a_changed_checkpoint_re_audits_its_column_alone(home):
+def test_a_changed_checkpoint_re_audits_its_column_alone_and_in_order(home):
     home.observe("encoder_checkpoint", "old")
-    asked = home.follow()
+    first = home.tick()
+    assert set(first) == {"text_embeddings", "valence_geometry", "image_embeddings"}
+    running = home.start({"text_embeddings"}, "old")
+    home.make({"image_embeddings": first["image_embeddings"]})
+    assert home.tick() == {}, "nothing of a cell starts before both its prompts and its images are there"
+    home.end(running)
+    home.make({name: {"old"} for name in ("text_embeddings", "valence_geometry")})
+
+    cells = home.tick()
+    assert set(cells) >= CELL_ASSETS
+    running = home.start({"probe_logits", "tracked_run"}, "two|old")
+    home.make({name: {"one|old"} for name in cells})
+    assert home.tick() == {}, "the findings wait for the last cell of a column"
+    home.end(running)
+    home.make({name: {"two|old"} for name in cells})
+
+    asked = [first, cells, *home.follow()]
     total = joined(asked)
     assert total["text_embeddings"] == total["valence_geometry"] == {"old"}
     for name in {"image_embeddings", *CELL_ASSETS}:
         assert total[name] == {"one|old", "two|old"}, name
     assert not {"records", "extended_records", "generations", *LANGUAGE} & set(total)
+    assert all(set(last) >= JOINED for last in asked[2:])
     require_findings_last(asked)
-
-
-@pytest.mark.slow
-def test_logits_wait_for_prompts_and_images_of_the_same_checkpoint(home):
-    home.observe("encoder_checkpoint", "old")
-    first, second, *_ = home.follow()
-    assert set(first) == {"text_embeddings", "valence_geometry", "image_embeddings"}
-    assert set(second) >= CELL_ASSETS
-
-
-def test_nothing_of_a_cell_starts_before_both_its_prompts_and_its_images_are_there(home):
-    home.observe("encoder_checkpoint", "old")
-    asked = home.tick()
-    running = home.start({"text_embeddings"}, "old")
-    home.make({"image_embeddings": asked["image_embeddings"]})
-    assert home.tick() == {}
-    home.end(running)
-    home.make({name: {"old"} for name in ("text_embeddings", "valence_geometry")})
-    second, *_ = home.follow()
-    assert set(second) >= CELL_ASSETS
-
-
-def test_the_findings_wait_for_the_last_cell_of_a_column(home):
-    home.observe("encoder_checkpoint", "old")
-    home.make(home.tick())
-    cells = home.tick()
-    running = home.start({"probe_logits", "tracked_run"}, "two|old")
-    home.make({name: {"one|old"} for name in cells})
-    assert home.tick() == {}
-    home.end(running)
-    home.make({name: {"two|old"} for name in cells})
-    assert all(set(asked) >= JOINED for asked in home.follow())
 
 
 @pytest.mark.slow
@@ -175,11 +176,11 @@ def test_a_dataset_whose_checks_fail_stops_there_and_is_not_tried_for_ever(home)
 
 
 @pytest.mark.parametrize("suites", [["crime"], ["crime", "trident"]])
-def test_bad_automatic_labels_stop_only_what_uses_them(home, suites):
-    home.write({**AUDIT, "audit": [{"encoders": ["old"], "datasets": ["one"], "suites": suites}]})
-    home.refused, home.failing = frozenset({"one"}), frozenset({"extended_records"})
-    home.observe("dataset_folder", "one")
-    total = joined(home.follow())
+def test_bad_automatic_labels_stop_only_what_uses_them(own_home, suites):
+    own_home.write({**AUDIT, "audit": [{"encoders": ["old"], "datasets": ["one"], "suites": suites}]})
+    own_home.refused, own_home.failing = frozenset({"one"}), frozenset({"extended_records"})
+    own_home.observe("dataset_folder", "one")
+    total = joined(own_home.follow())
     assert total["extended_records"] == {"one"}
     assert total.get("tracked_run", set()) == ({"one|old"} if suites == ["crime"] else set())
 
@@ -203,18 +204,17 @@ def test_a_changed_language_model_concerns_the_models_that_were_built_on_it(home
     assert total["llm_twin"] == {"reader", "seer"}
 
 
-def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(home):
+def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(own_home):
     audit = [*AUDIT["audit"], {"encoders": ["fresh"], "datasets": ["two"], "suites": ["crime"]}]
-    home.write({**AUDIT, "audit": audit, "encoders": AUDIT["encoders"] | {"fresh": {"address": "local-dir:fresh"}}})
-    home.instance.add_dynamic_partitions("encoder", ["fresh"])
-    assert home.follow() == []
-    home.observe("encoder_checkpoint", "fresh")
-    asked = home.follow()
+    own_home.write({**AUDIT, "audit": audit, "encoders": AUDIT["encoders"] | {"fresh": {"address": "local-dir:fresh"}}})
+    own_home.instance.add_dynamic_partitions("encoder", ["fresh"])
+    assert own_home.follow() == []
+    own_home.observe("encoder_checkpoint", "fresh")
+    asked = own_home.follow()
     total = joined(asked)
     assert total["text_embeddings"] == {"fresh"}
     assert total["image_embeddings"] == total["tracked_run"] == {"two|fresh"}
     require_findings_last(asked)
-    home.write(AUDIT)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, synthetic_table
 
 from plumbline.report import render
+from plumbline.report.figures import canvas
 
 FEW = (GRID[0], GRID[6])
 
@@ -31,3 +32,14 @@ def narrow(table):
 def page(table, inputs):
     """Return the rendered report."""
     return render(table, inputs)
+
+
+@pytest.fixture
+def sketched(monkeypatch):
+    """Let pages be made without their drawings, of which only title and description are there: half of the time."""
+    empty = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+
+    def sketch(picture):
+        return canvas.inline_svg(empty, name=picture.name, title=picture.title, description=picture.description)
+
+    monkeypatch.setattr(canvas, "to_svg", sketch)

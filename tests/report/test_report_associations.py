@@ -94,7 +94,7 @@ def tips(picture):
     return re.findall(r"<title>([^<]*)</title>", picture.svg)
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(associations, inputs, narrow, page):
+def test_the_chapter_is_in_the_report_and_left_out_without_rows(associations, inputs, narrow, page, sketched):
     assert CHAPTER in CHAPTERS
     made = render(pl.concat([narrow, associations]), inputs)
     assert 'id="associations"' in made and "Who has to be named, fairface" in made

@@ -42,7 +42,7 @@ def flip(image, margin, *, suite="crime", text="a photo of a thief"):
     }  # fmt: skip
 
 
-def test_regressions_are_named_first_in_the_report(narrow, inputs):
+def test_regressions_are_named_first_in_the_report(narrow, inputs, sketched):
     found = changes([difference()], worst=[difference()], causes={"faces|clip": ["the checkpoint"]})
     page = render(narrow, replace(inputs, changes=found))
     at = [page.index(f'<h2 id="{anchor}">') for anchor in ("changes", "audited", "findings")]

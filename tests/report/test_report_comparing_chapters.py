@@ -4,10 +4,13 @@ import re
 from dataclasses import replace
 
 import polars as pl
+import pytest
 
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import render
 from plumbline.report.comparison import COMPARISON_SCHEMA
+
+pytestmark = pytest.mark.usefixtures("sketched")
 
 EFFECT = {
     "factor": "size", "level_first": "small", "level_second": "large", "held": "3k, atlas", "first": "sa",

@@ -266,7 +266,7 @@ def test_text_space_findings_count_the_poles(measured):
     assert len(listing.rows) == 6 and all(len(row) == len(listing.heads) for row in listing.rows)
 
 
-def test_the_page_has_the_chapters_only_where_there_is_something(narrow, inputs, measured, words, page):
+def test_the_page_has_the_chapters_only_where_there_is_something(narrow, inputs, measured, words, page, sketched):
     bare, page = page, render(pl.concat([narrow, measured]), replace(inputs, geometry=words))
     for anchor, title in (
         ("confounds", "Confounds: pose, lighting, smiling, age"),
@@ -281,7 +281,7 @@ def test_the_page_has_the_chapters_only_where_there_is_something(narrow, inputs,
     assert 'id="confounds"' not in bare and 'id="text-space"' not in bare
 
 
-def test_models_without_a_text_space_are_named(narrow, inputs, words):
+def test_models_without_a_text_space_are_named(narrow, inputs, words, sketched):
     only = words.filter(model=MODELS[0])
     page = render(narrow, replace(inputs, geometry=only))
     assert f"No text space of its own, or not measured: {MODELS[1]}." in page

@@ -127,7 +127,7 @@ def test_quarantined_files_are_listed_with_what_was_found(page):
     ]  # fmt: skip
 
 
-def test_undefined_values_are_listed_with_their_reason(narrow, inputs):
+def test_undefined_values_are_listed_with_their_reason(narrow, inputs, sketched):
     where = (pl.col("metric") == "harm_rate") & (pl.col("event") == "crime") & (pl.col("model") == GRID[0][0])
     broken = narrow.with_columns(
         value=pl.when(where).then(float("nan")).otherwise("value"),
@@ -149,7 +149,7 @@ def test_absent_cells_and_provenance_are_there(page, inputs):
     assert inputs.datasets[0].digest in provenance
 
 
-def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs):
+def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs, sketched):
     page = render(table.filter(pl.col("suite").str.starts_with("trident")).with_columns(q=pl.lit(0.001)), inputs)
     labels = re.findall(r'<li class="(\w+)"><span class="tone">([^<]*)</span>([^<]*)', page)
     gaps = [(label, text) for _, label, text in labels if "in being taken for a" in text]
@@ -159,7 +159,7 @@ def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, i
     assert difference and not any("a negative probe word" in text for text in difference)
 
 
-def test_planted_faces_are_never_taken_for_people(narrow, inputs, page):
+def test_planted_faces_are_never_taken_for_people(narrow, inputs, page, sketched):
     assert "These are planted faces, not people." in page
     assert "Only crime, communion and agency words were planted with known rates" in page
     real = tuple(replace(dataset, planted=False) for dataset in inputs.datasets)
@@ -173,7 +173,7 @@ def test_comparisons_are_counted(table, page):
     assert f"and {table.filter(pl.col('p').is_finite()).height:,} tests" in method
 
 
-def test_an_audit_without_numbers_still_has_a_page(table, inputs):
+def test_an_audit_without_numbers_still_has_a_page(table, inputs, sketched):
     bare = ReportInputs(audit=inputs.audit, datasets=(dataset_summary("planted-fairface"),), encoders=())
     made = render(table.clear(), bare)
     assert "no finding" in made
@@ -204,7 +204,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(narrow, inputs, case):
+def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(narrow, inputs, case, sketched):
     refused = replace(
         dataset_summary("planted-utkface"), label_errors=pl.DataFrame(schema=LABEL_ERRORS_SCHEMA), **REFUSED[case]
     )
@@ -240,7 +240,7 @@ TRIDENT = ("trident", "trident_mixed", "trident_composite")
     ],
     ids=["outcomes", "both Trident suites", "single tests", "crime alone", "harm rates alone"],
 )
-def test_an_audit_of_some_suites_has_a_page(table, inputs, chosen, told, untold):
+def test_an_audit_of_some_suites_has_a_page(table, inputs, chosen, told, untold, sketched):
     made = render(table.filter(chosen), replace(inputs, provenance=inputs.provenance.clear()))
     adjusted = "macro_accuracy_gain" in table.filter(chosen)["metric"]
     assert re.findall(r'<h2 id="([\w-]+)">', made) == anchors(adjusted=adjusted)
@@ -249,7 +249,7 @@ def test_an_audit_of_some_suites_has_a_page(table, inputs, chosen, told, untold)
     assert "No run was recorded." in made
 
 
-def test_one_model_on_one_dataset_has_a_page():
+def test_one_model_on_one_dataset_has_a_page(sketched):
     only = {"datasets": ("planted-fairface",)}
     made = render(synthetic_table(FEW, **only), replace(synthetic_inputs(FEW, **only), absent=()))
     assert "1 model on 1 dataset" in made and outline(made).unbalanced == []

@@ -299,7 +299,7 @@ def test_what_leaks_is_listed_last_and_with_a_note_but_is_no_finding(table):
     assert told == {"logit_adjustment", "logit_adjustment_released"}
 
 
-def test_a_mitigation_that_was_not_tried_is_no_cell_without_numbers(adjusted, bare):
+def test_a_mitigation_that_was_not_tried_is_no_cell_without_numbers(adjusted, bare, sketched):
     left_out = AbsentCell(model="clip", dataset="faces", reason="saner was not tried: no rows to train on")
     page = render(adjusted, replace(bare, absent=(), not_tried=(left_out,)))
     assert "saner was not tried" in page and "without numbers: " not in page

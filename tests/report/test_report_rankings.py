@@ -69,7 +69,7 @@ def tips(picture):
     return [t.replace("\u00a0", " ") for t in re.findall(r"<title>([^<]*)</title>", picture.svg)]
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(rankings, inputs, narrow, page):
+def test_the_chapter_is_in_the_report_and_left_out_without_rows(rankings, inputs, narrow, page, sketched):
     assert CHAPTER in CHAPTERS
     made = render(pl.concat([narrow, rankings]), inputs)
     assert 'id="rankings"' in made and "Whole rankings, by scale, fairface" in made

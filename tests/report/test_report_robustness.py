@@ -168,7 +168,7 @@ def test_small_pictures_fit(table):
 # --- the page
 
 
-def test_the_page_has_the_chapters_with_their_numbers(table, inputs):
+def test_the_page_has_the_chapters_with_their_numbers(table, inputs, sketched):
     page = render(table, inputs)
     for chapter in (robustness, captions, equal_opportunity):
         assert f'id="{chapter.CHAPTER.anchor}"' in page

@@ -52,7 +52,7 @@ def test_every_suite_fits_the_cells_of_the_page(suite):
     assert all(row[5] for row in rows) and LONGEST < LONGEST_CELL
 
 
-def test_the_page_has_them_folded(narrow, inputs, page):
+def test_the_page_has_them_folded(narrow, inputs, page, sketched):
     assert "Which words were asked" not in page
     asked = render(narrow, replace(inputs, suites=(CRIME, load_suite("communion"))))
     (chapter,) = (part for part in asked.split("<section>") if 'id="audited"' in part)

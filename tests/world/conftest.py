@@ -6,11 +6,6 @@ from plumbline.world import folders
 
 
 @pytest.fixture(scope="session")
-def planted_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("planted")
-
-
-@pytest.fixture(scope="session")
 def planted_fairface(planted_base: Path) -> Path:
     return folders.ensure("fairface", planted_base)
 
