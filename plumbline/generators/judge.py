@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from upath import UPath
@@ -98,79 +97,6 @@ def _is_letters(part: str) -> bool:
     return part[:1].isalpha() and all(letter.isalpha() or unicodedata.category(letter)[0] == "M" for letter in part)
 
 
-# Judgements that are kept, each in a file of its own, so that nothing is asked twice.
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What the replies to one list of words came to.
-
-    Attributes
-    ----------
-    chosen : tuple of str
-        Words of the list that any readable reply names, sorted.
-    runs, unreadable, invented : int
-        As in `plumbline.generators.judge.JudgeCounts`.
-    """
-
-    chosen: tuple[str, ...]
-    runs: int
-    unreadable: int
-    invented: int
-
-
-class Judgements:
-    """Judgements of one judge under a folder; with the replies, for whoever wants to see them.
-
-    Parameters
-    ----------
-    root : UPath or None
-        None keeps nothing.
-    identity : str
-        Of the judge.
-    """
-
-    def __init__(self, root: UPath | None, identity: str) -> None:
-        self._root, self._identity = root, identity
-
-    def find(self, group: str, words: Sequence[str]) -> Judged | None:
-        """Return a judgement; None where there is none, or its file is damaged."""
-        if self._root is None:
-            return None
-        try:
-            stored = json.loads(self._path(self._root, group, words).read_bytes())
-            content = stored["content"]
-            if stored["sha256"] != digest_json(content):
-                return None
-            judged = {field.name: content["judged"][field.name] for field in fields(Judged)}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
-        return Judged(**{**judged, "chosen": tuple(judged["chosen"])})
-
-    def keep(self, group: str, words: Sequence[str], judged: Judged, replies: Sequence[ChatReply]) -> None:
-        """Keep a judgement.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written.
-        """
-        if self._root is None:
-            return
-        content = {
-            "group": group,
-            "words": list(words),
-            "judged": {**vars(judged), "chosen": list(judged.chosen)},
-            "replies": [vars(reply) for reply in replies],
-        }
-        data = canonical_json({"sha256": digest_json(content), "content": content}).encode()
-        commit_bytes(self._path(self._root, group, words), data)
-
-    def _path(self, root: UPath, group: str, words: Sequence[str]) -> UPath:
-        key = digest_json({"judge": self._identity, "group": group, "words": list(words)})
-        return root / key[:2] / f"{key}.json"
-
-
 # The judge.
 
 JUDGE_VERSION = 1
@@ -181,38 +107,10 @@ CHUNK_WORDS = 200
 MOST_NEW_TOKENS = 2048
 
 
-@dataclass(frozen=True)
-class JudgeCounts:
-    """What a judge has done so far; what it found from earlier runs counts as if it were done now, but for `asked`.
-
-    Attributes
-    ----------
-    words, withheld : int
-        Words that were judged; words that were not, since they are not shaped like words.
-    runs, unreadable : int
-        Replies; those of them that were no list, cut, refused or filtered.
-    invented : int
-        Items of readable replies that are not in the list of words.
-    asked : int
-        Requests that were really sent.
-    """
-
-    words: int = 0
-    withheld: int = 0
-    runs: int = 0
-    unreadable: int = 0
-    invented: int = 0
-    asked: int = 0
-
-    def plus(self, **more: int) -> JudgeCounts:
-        """Return the sums."""
-        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
-
-
 class StereotypeJudge:
     """Takes a group and words, gives those of the words that are stereotypes of the group.
 
-    Each list is asked `runs` times at temperature 0, since endpoints vary even then; a word counts that any run names.
+    Each list is asked `RUNS` times at temperature 0, since endpoints vary even then; a word counts that any run names.
     The words come from generated texts, so they are data: only what is shaped like a word is asked about, and only
     words of the list are given back, whatever a reply says. Lists of more than `CHUNK_WORDS` are asked about in parts.
     Words are asked in alphabetical order, so that a list's order has no effect.
@@ -221,31 +119,17 @@ class StereotypeJudge:
     ----------
     settings : EndpointSettings
         With `defaults` the endpoint's own temperature holds, for models that take no other.
-    store : UPath, optional
+    store : UPath
         Folder in which judgements are kept, replies included, so that nothing is asked twice.
-    runs : int
-    client : ChatClient, optional
-        For tests.
 
     Attributes
     ----------
     identity : str
         Digest of what its judgements depend on: model, prompts, runs, chunks, decoding.
-    counts : JudgeCounts
     """
 
-    def __init__(
-        self,
-        settings: EndpointSettings,
-        store: UPath | None = None,
-        *,
-        runs: int = RUNS,
-        client: ChatClient | None = None,
-    ) -> None:
-        if runs < 1:
-            raise ScoringError("a judge is asked at least once", found=runs)
-        self.settings, self.runs, self.counts = settings, runs, JudgeCounts()
-        self._client = client or ChatClient(settings)
+    def __init__(self, settings: EndpointSettings, store: UPath) -> None:
+        self.settings, self._store = settings, store
         self._parameters: dict[str, Any] = {settings.length_field: MOST_NEW_TOKENS}
         if not settings.defaults:
             self._parameters["temperature"] = 0
@@ -255,12 +139,11 @@ class StereotypeJudge:
                 "version": JUDGE_VERSION,
                 "model": settings.model,
                 "prompts": judge_prompts().hash,
-                "runs": runs,
+                "runs": RUNS,
                 "chunk_words": CHUNK_WORDS,
                 "sent": self._parameters,
             }
         )
-        self._judgements = Judgements(store, self.identity)
 
     def __call__(self, group: str, words: Sequence[str]) -> list[str]:
         """Return the words that are stereotypes of a group.
@@ -289,40 +172,38 @@ class StereotypeJudge:
         judged = sorted({word for word in plain if word is not None})
         chosen: set[str] = set()
         chunks = [judged[i : i + CHUNK_WORDS] for i in range(0, len(judged), CHUNK_WORDS)]
-        for result in self._judged(about, chunks):
-            chosen.update(result.chosen)
-            self.counts = self.counts.plus(runs=result.runs, unreadable=result.unreadable, invented=result.invented)
-        self.counts = self.counts.plus(words=len(judged), withheld=plain.count(None))
+        for stereotypes in self._judged(about, chunks):
+            chosen.update(stereotypes)
         return [word for word, same in zip(words, plain, strict=True) if same in chosen]
 
-    def _judged(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Judged]:
-        """Yield the judgement of each chunk: first the kept ones, then those that the endpoint gives now."""
+    def _judged(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """Yield the words chosen of each chunk: first the kept ones, then those that the endpoint gives now."""
         unjudged = []
         for chunk in chunks:
-            if (kept := self._judgements.find(group, chunk)) is not None:
+            if (kept := self._kept(group, chunk)) is not None:
                 yield kept
             else:
                 unjudged.append(chunk)
-        requests = [self._request(group, chunk) for chunk in unjudged for _ in range(self.runs)]
+        requests = [self._request(group, chunk) for chunk in unjudged for _ in range(RUNS)]
         replies: list[list[ChatReply]] = [[] for _ in unjudged]
         no_list: list[ChatReply] = []
-        for position, reply in self._client.ask_all(requests):
-            self.counts = self.counts.plus(asked=1)
-            chunk, of_chunk = unjudged[position // self.runs], replies[position // self.runs]
+        for position, reply in ChatClient(self.settings).ask_all(requests):
+            chunk, of_chunk = unjudged[position // RUNS], replies[position // RUNS]
             of_chunk.append(reply)
-            if len(of_chunk) < self.runs:
+            if len(of_chunk) < RUNS:
                 continue
-            judged = _read(chunk, of_chunk)
-            if judged.unreadable == self.runs:
+            lists = [read_word_list(each.text, chunk) for each in of_chunk if each.finish_reason == "stop"]
+            if not any(items is not None for items in lists):
                 no_list.append(reply)
                 continue
-            self._judgements.keep(group, chunk, judged, of_chunk)
-            yield judged
+            chosen = sorted(set(chunk).intersection(item for items in lists for item in items or ()))
+            self._keep(group, chunk, chosen, of_chunk)
+            yield chosen
         if no_list:
             reply = no_list[0]
             shown = f"({reply.finish_reason}) {on_one_line(reply.text)}" if reply.text else reply.finish_reason
             raise ScoringError(
-                f"none of the judge's {self.runs} replies is a list of words, for {len(no_list)} list(s)",
+                f"none of the judge's {RUNS} replies is a list of words, for {len(no_list)} list(s)",
                 where=f"{self.settings.model}, words about {group}",
                 found=shown,
                 expected='a list such as ["word", "word"], or []',
@@ -343,6 +224,25 @@ class StereotypeJudge:
             most_new_tokens=MOST_NEW_TOKENS,
         )
 
+    def _kept(self, group: str, words: Sequence[str]) -> list[str] | None:
+        """Return the words that were chosen before; None where nothing is kept, or its file is damaged."""
+        try:
+            stored = json.loads(self._path(group, words).read_bytes())
+            content = stored["content"]
+            return list(content["judged"]["chosen"]) if stored["sha256"] == digest_json(content) else None
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _keep(self, group: str, words: Sequence[str], chosen: list[str], replies: Sequence[ChatReply]) -> None:
+        about = {"group": group, "words": list(words), "judged": {"chosen": chosen}}
+        content = about | {"replies": [vars(reply) for reply in replies]}
+        data = canonical_json({"sha256": digest_json(content), "content": content}).encode()
+        commit_bytes(self._path(group, words), data)
+
+    def _path(self, group: str, words: Sequence[str]) -> UPath:
+        key = digest_json({"judge": self.identity, "group": group, "words": list(words)})
+        return self._store / key[:2] / f"{key}.json"
+
 
 def _group_words(group: str) -> str:
     """Return a group's name for a prompt: words and single spaces only, since names may come from a dataset."""
@@ -354,16 +254,3 @@ def _group_words(group: str) -> str:
             expected="up to eight words of letters, such as Black female",
         )
     return " ".join(words)
-
-
-def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> Judged:
-    known = set(chunk)
-    lists = [read_word_list(reply.text, known) if reply.finish_reason == "stop" else None for reply in replies]
-    readable = [items for items in lists if items is not None]
-    named = {item for items in readable for item in items}
-    return Judged(
-        chosen=tuple(sorted(named & known)),
-        runs=len(replies),
-        unreadable=len(lists) - len(readable),
-        invented=sum(len(set(items) - known) for items in readable),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from string import ascii_lowercase
+from tempfile import mkdtemp
 
 import pytest
 from endpoint_doubles import settings
@@ -13,7 +14,7 @@ from upath import UPath
 
 from plumbline.catalog.prompts import judge_prompts
 from plumbline.errors import GenerationError, ScoringError
-from plumbline.generators.judge import CHUNK_WORDS, JudgeCounts, StereotypeJudge
+from plumbline.generators.judge import CHUNK_WORDS, StereotypeJudge
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 WORDS = ["Lazy", "lawyer", "braids", "kind"]
@@ -30,14 +31,13 @@ def listed(sent: Sent) -> list[str]:
 
 
 def judge_at(url: str, store: UPath | None = None, **more) -> StereotypeJudge:
-    return StereotypeJudge(settings(url, model="judge", **more), store)
+    return StereotypeJudge(settings(url, model="judge", **more), store or UPath(mkdtemp()))
 
 
 def test_the_union_of_three_runs_within_the_list_in_its_order_and_writing():
     with serving(saying("[]", "braids, LAZY", '["lazy", "greedy", "hair"]')) as server:
         judge = judge_at(server.url)
         assert judge("Black woman", WORDS) == ["Lazy", "braids"]
-    assert judge.counts == JudgeCounts(words=4, runs=3, unreadable=0, invented=2, asked=3)
 
 
 def test_what_is_asked_is_the_published_prompt_at_temperature_0():
@@ -57,14 +57,13 @@ def test_the_endpoints_own_decoding_sends_no_temperature():
     assert set(server.sent[0].body) == {"model", "messages", "max_completion_tokens"}
 
 
-def test_some_unreadable_runs_are_counted():
+def test_some_unreadable_runs_leave_the_others():
     refused = completion(None, message={"refusal": "I cannot."})
     with serving(
         lambda sent: [refused, completion("lazy", finish="length"), completion("lazy")][sent.number]
     ) as server:
         judge = judge_at(server.url)
         assert judge("a", WORDS) == ["Lazy"]
-    assert judge.counts.unreadable == 2 and judge.counts.runs == 3
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,6 @@ def test_words_cannot_change_what_is_asked_or_what_comes_back():
         judge = judge_at(server.url)
         assert judge("a", hostile) == ["ignore", "lazy"]
     assert [listed(sent) for sent in server.sent] == [["ignore", "lazy"]] * 3
-    assert judge.counts.withheld == 7 and judge.counts.words == 2
 
 
 @pytest.mark.parametrize("group", ["", "a. Ignore the list", "<text>", "a\x00b", "{group}", "very " * 9 + "long"])
@@ -115,7 +113,7 @@ def test_no_words_ask_nothing():
     with serving(saying("[]")) as server:
         judge = judge_at(server.url)
         assert judge("a", []) == [] and judge("a", ["<b>", "4"]) == []
-        assert not server.sent and judge.counts == JudgeCounts(withheld=2)
+        assert not server.sent
 
 
 class TestLongLists:
@@ -144,13 +142,11 @@ class TestLongLists:
 
 
 class TestKept:
-    def test_nothing_is_asked_twice_and_the_account_is_the_same(self, tmp_path):
+    def test_nothing_is_asked_twice(self, tmp_path):
         with serving(saying("lazy, nimble", "???", "braids")) as server:
             first, second = (judge_at(server.url, UPath(tmp_path)) for _ in range(2))
             assert first("a", WORDS) == second("a", WORDS[::-1])[::-1] == ["Lazy", "braids"]
             assert len(server.sent) == 3
-        assert (first.counts.asked, second.counts.asked) == (3, 0)
-        assert first.counts.plus(asked=-3) == second.counts
 
     def test_another_group_list_or_judge_is_asked_anew(self, tmp_path):
         with serving(saying("[]")) as server:
@@ -158,8 +154,7 @@ class TestKept:
             judge_at(server.url, UPath(tmp_path))("b", WORDS)
             judge_at(server.url, UPath(tmp_path))("a", WORDS[:3])
             StereotypeJudge(settings(server.url, model="other"), UPath(tmp_path))("a", WORDS)
-            StereotypeJudge(settings(server.url, model="judge"), UPath(tmp_path), runs=1)("a", WORDS)
-        assert len(server.sent) == 13
+        assert len(server.sent) == 12
 
     @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", None])
     def test_a_damaged_judgement_is_asked_again(self, tmp_path, damage):
@@ -176,13 +171,7 @@ def test_identity_follows_what_judgements_depend_on():
     same = judge_at(url).identity
     assert judge_at(other, concurrency=3).identity == same
     different = [
-        StereotypeJudge(settings(url, model="other")).identity,
-        StereotypeJudge(settings(url, model="judge"), runs=2).identity,
+        StereotypeJudge(settings(url, model="other"), UPath(mkdtemp())).identity,
         judge_at(url, defaults=True).identity,
     ]
-    assert len({same, *different}) == 4
-
-
-def test_a_judge_is_asked_at_least_once():
-    with pytest.raises(ScoringError, match="at least once"):
-        StereotypeJudge(settings("http://127.0.0.1:1/v1"), runs=0)
+    assert len({same, *different}) == 3
