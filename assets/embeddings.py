@@ -1,5 +1,7 @@
 """Images and prompts as vectors: once per content, found again ever after."""
 
+from typing import cast
+
 import dagster as dg
 import numpy as np
 import polars as pl
@@ -12,6 +14,7 @@ from assets.sources import encoder_version
 from plumbline.catalog.suites import all_texts
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
+from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
@@ -51,7 +54,7 @@ def text_embeddings(
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
         "engine": workspace.declared_engine,
-        "logit_scale": 1.0 if family.logit == "pair" else encoder.logit_scale,
+        "logit_scale": 1.0 if family.logit == "pair" else cast(DualEncoder, encoder).logit_scale,
         **known,
         **work,
     }
@@ -89,7 +92,7 @@ def image_embeddings(
     else:
         embedded = embed_listed(workspace, encoder, dataset, listed)
         index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
-        work, version = embedded.counters() | {"width": encoder.width}, index
+        work, version = embedded.counters() | {"width": cast(DualEncoder, encoder).width}, index
     details = {
         "shards": index,
         "images": digest_json(version),

@@ -9,6 +9,7 @@ from assets.mitigation_files import read_fits
 from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
+from plumbline.mitigations import LogitAdjustment
 from plumbline.mitigations.export import ExportFacts, export_mitigation
 from plumbline.mitigations.logit_adjustment.cells import TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
@@ -31,15 +32,18 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
         If it has not been fitted, or on other content than the cell has now.
     """
     stored = _tried_on(workspace, encoder, dataset, mitigation)
-    fitted = read_fits(stored, mitigation)
+    fits = read_fits(stored, mitigation)
     classes: tuple[str, ...] = ()
     probes: tuple[str, ...] = ()
-    if not isinstance(fitted, FittedMitigation):
-        if TRIDENT not in fitted:
+    fitted: FittedMitigation | LogitAdjustment
+    if isinstance(fits, FittedMitigation):
+        fitted = fits
+    else:
+        if TRIDENT not in fits:
             raise ConfigError(
                 "only an adjustment of the Trident tests is exported", where=stored.partition, found=mitigation
             )
-        fitted = fitted[TRIDENT]
+        fitted = fits[TRIDENT]
         classes, probes = _candidates(_suite_of(stored, fitted.settings.candidates))
     committed = workspace.lake.require("image_embeddings", partition=stored.partition)
     facts = ExportFacts(

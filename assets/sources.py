@@ -182,7 +182,8 @@ _OF_PACKAGE: dict[str, Callable[[], str]] = {
 def source_names(workspace: Workspace) -> Iterator[tuple[str, str | None]]:
     """Yield every (source, partition) of the audit file; texts and word lists have no partition."""
     audit = workspace.audit
-    for asset, names in zip(_OF_NAMES, (audit.datasets, audit.encoders, audit.lvlms)):
+    named: tuple[Iterable[str], ...] = (audit.datasets, audit.encoders, audit.lvlms)
+    for asset, names in zip(_OF_NAMES, named):
         for name in names:
             yield asset, name
     for asset in _OF_PACKAGE:

@@ -132,7 +132,9 @@ class AuditRun:
             held by another run.
         """
         if self._workspace.audit.watch is not None:
-            self._console.print(f"watched folder: {find_checkpoints(self._places).told}", highlight=False, markup=False)
+            self._console.print(
+                f"watched folder: {find_checkpoints(self._workspace).told}", highlight=False, markup=False
+            )
         audit = self._workspace.audit
         self._preflight(audit)
         with audit_lock(self._workspace):

@@ -81,7 +81,7 @@ def _of_language(workspace: Workspace) -> dg.AutomationCondition:
 
 def _of_findings(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of what joins cells: once, after all that has become stale has been done or has failed."""
-    return _stale(workspace).with_label("stale findings") & ~RunsUnderWay()
+    return _stale(workspace).with_label("stale findings") & ~RunsUnderWay()  # type: ignore[attr-defined]
 
 
 # Declared and off: switch it on in the UI under Automation. It acts on what is observed or materialised there. One run

@@ -110,5 +110,6 @@ def _require_workers(client: Client, pools: set[str]) -> None:
 )
 def dask_executor(context: dg.InitExecutorContext) -> DaskSteps:
     """Execute each step on a worker of a Dask cluster; see `DaskSteps`."""
-    ((kind, settings),) = context.executor_config["cluster"].items()
+    cluster: Any = context.executor_config["cluster"]
+    ((kind, settings),) = cluster.items()
     return DaskSteps(kind, settings)

@@ -50,7 +50,7 @@ def _named(error: BaseException, home: Path) -> StorageError | None:
             return StorageError(
                 "Dagster's database could not be read or written; what is finished is kept",
                 where=home,
-                found=f"{one} ({one.sqlite_errorname})",
+                found=f"{one} ({getattr(one, 'sqlite_errorname', 'no code')})",
                 hint="the disk has room: see that it is mounted, writable and sound (the system's log says more), or "
                 "set PLUMBLINE_HOME to a local disk; then run the same command to go on",
             )

@@ -128,7 +128,7 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
         If a run that may be alive holds a slot: one of the UI or the daemon.
     """
     live = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
-    orphans = instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER))
+    orphans = [*instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER))]
     for run in orphans:
         instance.report_run_failed(run, "its process is gone")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)

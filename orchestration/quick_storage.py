@@ -22,7 +22,7 @@ def keep_engines() -> None:
     for storage in (sqlite_event_log, sqlite_run_storage):
         # A second call finds the engines kept already.
         if not hasattr(storage.create_engine, "cache_clear"):
-            storage.create_engine = _keeping(storage.create_engine)
+            storage.create_engine = _keeping(storage.create_engine)  # type: ignore[attr-defined]
 
 
 def _keeping(create_engine: Any) -> Any:
@@ -46,7 +46,7 @@ def _keeping(create_engine: Any) -> Any:
             engine.pool.dispose()
         engines.clear()
 
-    kept.cache_clear = clear
+    kept.cache_clear = clear  # type: ignore[attr-defined]
     return kept
 
 

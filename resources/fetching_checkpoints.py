@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -286,7 +286,10 @@ def _commit_of(folder: Path, repository: str) -> str | None:
 def _wanted(workspace: Workspace, encoder: str, newest: bool, kind: Kind) -> _Wanted:
     """Return a checkpoint of the audit file; refuse one that cannot be fetched."""
     audit = workspace.audit
-    entry = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}[kind].get(encoder)
+    entries: dict[str, Mapping[str, object]] = {
+        "encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers,
+    }  # fmt: skip
+    entry = entries[kind].get(encoder)
     if entry is None:
         raise CheckpointError(f"the audit file has no such {kind}", where=workspace.audit_path, found=encoder)
     text = getattr(entry, "address", None)

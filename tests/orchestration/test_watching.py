@@ -1,12 +1,16 @@
 """What the sensors see: sources that look different and have come to rest, and checkpoints dropped into a folder."""
 
+import io
 import json
 import shutil
+import sys
 
 import dagster as dg
 import pytest
 import yaml
+from rich.console import Console
 
+from orchestration.audit_run import AuditRun
 from orchestration.observing import folder_fingerprint, source_fingerprints, watch_sources
 from orchestration.watched_folder import find_checkpoints, watch_folder
 from plumbline.errors import ConfigError
@@ -207,3 +211,13 @@ def test_the_job_reports_only_what_has_changed(workspace, instance):
     assert observed() == [1, 1, 0]
     shutil.copy(TINY / "small-bazaar-3k" / WEIGHTS, workspace.home.parent / "mine" / WEIGHTS)
     assert observed() == [2, 1, 0]
+
+
+def test_an_audit_says_what_lies_in_the_watched_folder_before_anything_else(workspace, instance, monkeypatch):
+    drop(workspace, "fresh")
+    said = Console(file=io.StringIO(), width=200)
+    run = AuditRun(dg.Definitions(), instance, workspace, console=said)
+    monkeypatch.setattr(run, "_preflight", lambda _: sys.exit("far enough"))
+    with pytest.raises(SystemExit, match="far enough"):
+        run.execute()
+    assert said.file.getvalue().startswith("watched folder: ") and "fresh" in said.file.getvalue()
