@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -163,54 +163,37 @@ def _normalised(vectors: Floats) -> Floats:
     return vectors / norms
 
 
-class PrincipalAxes(NamedTuple):
-    """Words on their principal axes, see `plumbline.metrics.text_space.ValenceGeometry`.
-
-    Attributes
-    ----------
-    coordinates : (w, 3) float64
-    shares : (3,) float64
-    """
-
-    coordinates: NDArray[np.float64]
-    shares: NDArray[np.float64]
-
-
-def principal_axes(words: NDArray[np.float64]) -> PrincipalAxes:
-    """Return (w, d) words on their first three principal axes, and the share of the variance along each."""
+def principal_axes(words: Floats) -> tuple[Floats, Floats]:
+    """Return coordinates and shares of (w, d) words on their first three principal axes, see `ValenceGeometry`."""
     centred = words - words.mean(axis=0)
     left, strength, _ = np.linalg.svd(centred, full_matrices=False)
     total = float((strength**2).sum())
     coordinates, shares = np.full((len(words), AXES), np.nan), np.full(AXES, np.nan)
     # Rounding leaves some 1e-16 along axes that the words do not span.
     if total <= 1e-24:
-        return PrincipalAxes(coordinates, shares)
+        return coordinates, shares
     spanned = strength[:AXES] > 1e-9 * strength[0]
     scores = (left * strength)[:, :AXES]
     farthest = np.abs(scores).argmax(axis=0)
     scores *= np.where(scores[farthest, np.arange(scores.shape[1])] < 0, -1.0, 1.0)
     coordinates[:, : scores.shape[1]] = np.where(spanned, scores, np.nan)
     shares[: len(spanned)] = np.where(spanned, strength[:AXES] ** 2 / total, 0.0)
-    return PrincipalAxes(coordinates, shares)
+    return coordinates, shares
 
 
 # One dimension
 
 
 def _dimension(name: str, cosines: Floats, positive: NDArray[np.bool_], confidence: float) -> DimensionGeometry:
-    return DimensionGeometry(
-        name=name,
-        positive=_within(cosines[np.ix_(positive, positive)], confidence),
-        negative=_within(cosines[np.ix_(~positive, ~positive)], confidence),
-        cross=_across(cosines, positive, confidence),
-        positive_gap=_gap(cosines, positive, confidence),
-        negative_gap=_gap(cosines, ~positive, confidence),
-    )
+    within = [_estimate(_mean_within, cosines[np.ix_(of, of)], of[of], confidence) for of in (positive, ~positive)]
+    cross = _estimate(_mean_across, cosines, positive, confidence)
+    gaps = [_gap(cosines, of, confidence) for of in (positive, ~positive)]
+    return DimensionGeometry(name, within[0], within[1], cross, gaps[0], gaps[1])
 
 
-def _mean_within(cosines: Floats) -> float:
-    words = len(cosines)
-    return float((cosines.sum() - np.trace(cosines)) / (words * (words - 1))) if words > 1 else _NAN
+def _mean_within(cosines: Floats, first: NDArray[np.bool_]) -> float:
+    of_first, words = cosines[np.ix_(first, first)], int(first.sum())
+    return float((of_first.sum() - np.trace(of_first)) / (words * (words - 1))) if words > 1 else _NAN
 
 
 def _mean_across(cosines: Floats, first: NDArray[np.bool_]) -> float:
@@ -219,34 +202,24 @@ def _mean_across(cosines: Floats, first: NDArray[np.bool_]) -> float:
 
 
 def _mean_gap(cosines: Floats, first: NDArray[np.bool_]) -> float:
-    return _mean_within(cosines[np.ix_(first, first)]) - _mean_across(cosines, first)
+    return _mean_within(cosines, first) - _mean_across(cosines, first)
 
 
-def _within(cosines: Floats, confidence: float) -> Estimate:
-    words = len(cosines)
-    kept = ~np.eye(words, dtype=bool)
-    left_out = np.array([_mean_within(cosines[np.ix_(keep, keep)]) for keep in kept])
-    return _estimate(_mean_within(cosines), [left_out], words, words - 1, confidence)
-
-
-def _across(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Estimate:
-    words, left_out = len(first), _one_word_less(cosines, first, _mean_across)
-    return _estimate(_mean_across(cosines, first), left_out, words, words - 2, confidence)
-
-
-def _one_word_less(
-    cosines: Floats, first: NDArray[np.bool_], statistic: Callable[[Floats, NDArray[np.bool_]], float]
-) -> list[Floats]:
-    """Return the statistic without each word, by valence."""
-    kept = ~np.eye(len(first), dtype=bool)
-    values = np.array([statistic(cosines[np.ix_(keep, keep)], first[keep]) for keep in kept])
-    return [values[first], values[~first]]
-
-
-def _estimate(value: float, left_out: list[Floats], words: int, df: int, confidence: float) -> Estimate:
+def _estimate(
+    statistic: Callable[[Floats, NDArray[np.bool_]], float],
+    cosines: Floats,
+    first: NDArray[np.bool_],
+    confidence: float,
+) -> Estimate:
+    """Return a statistic of words with its jackknife interval, each valence that has words by itself."""
+    words, value = len(first), statistic(cosines, first)
     if math.isnan(value):
         return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
-    variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in left_out)
+    kept = ~np.eye(words, dtype=bool)
+    without = np.array([statistic(cosines[np.ix_(keep, keep)], first[keep]) for keep in kept])
+    sides = [values for values in (without[first], without[~first]) if len(values)]
+    variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in sides)
+    df = words - len(sides)
     if df < 1 or math.isnan(variance):
         return Estimate(value, _NAN, _NAN, words, reason=joined(reason("too_few_words")))
     half = float(stdtrit(df, (1 + confidence) / 2)) * math.sqrt(variance)
@@ -255,13 +228,11 @@ def _estimate(value: float, left_out: list[Floats], words: int, df: int, confide
 
 def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> ValenceGap:
     """Compare the pairs within the words of `first` with the pairs across."""
-    words, value = len(first), _mean_gap(cosines, first)
-    left_out = _one_word_less(cosines, first, _mean_gap)
-    gap = _estimate(value, left_out, words, words - 2, confidence)
+    gap = _estimate(_mean_gap, cosines, first, confidence)
     inside = cosines[np.ix_(first, first)][np.triu_indices(int(first.sum()), 1)]
     t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
-    p_permutation = _permutation_p(cosines, first, value)
-    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, words, p, gap.reason, t, p_permutation)
+    p_permutation = _permutation_p(cosines, first, gap.value)
+    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t, p_permutation)
 
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
@@ -369,27 +340,17 @@ def geometry_rows(
         "suite": suite.id,
         "suite_hash": suite.hash,
     }
+    mean, by_template = (_geometry(suite, embeddings, average, settings) for average in ("embeddings", "cosines"))
     rows: list[Row] = []
-    mean = _geometry(suite, embeddings, "embeddings", settings)
-    by_template = _geometry(suite, embeddings, "cosines", settings)
     for geometry, definition in ((mean, "template_mean"), (by_template, "per_template")):
-        rows += [common | row for each in geometry.dimensions for row in _cosines(each, definition)]
+        rows += [row for each in geometry.dimensions for row in _cosines(each, definition)]
     for definition, geometry in (("ttest", mean), ("permutation", mean), ("per_template", by_template)):
-        rows += [common | row for each in geometry.dimensions for row in _gaps(each, definition)]
-    for axis in range(AXES):
-        share = float(mean.shares[axis])
-        rows.append(
-            common
-            | {
-                "metric": "text_axis_share",
-                "definition": "pca",
-                "k": axis + 1,
-                "value": share,
-                "n": len(mean.cosines),
-                "reason": reason("constant_words") if np.isnan(share) else None,
-            }
-        )
-    return metric_frame(rows)
+        rows += [row for each in geometry.dimensions for row in _gaps(each, definition)]
+    for axis, share in enumerate(mean.shares.tolist(), start=1):
+        constant = reason("constant_words") if math.isnan(share) else None
+        named = {"metric": "text_axis_share", "definition": "pca", "k": axis, "reason": constant}
+        rows.append(named | {"value": share, "n": len(mean.cosines)})
+    return metric_frame([common | row for row in rows])
 
 
 def geometry_words(
@@ -413,25 +374,16 @@ def geometry_words(
 def _geometry(
     suite: Suite, embeddings: NDArray[np.float32], average: Average, settings: MetricSettings
 ) -> ValenceGeometry:
-    words = valence_words(suite).values()
+    dimensions, valences = zip(*valence_words(suite).values())
     return valence_geometry(
-        embeddings,
-        dimensions=[dimension for dimension, _ in words],
-        valences=[valence for _, valence in words],
-        average=average,
-        confidence=settings.confidence,
+        embeddings, dimensions=dimensions, valences=valences, average=average, confidence=settings.confidence
     )
 
 
 def _cosines(each: DimensionGeometry, definition: str) -> Iterator[Row]:
+    named = {"metric": "valence_cosine", "definition": definition, "attribute": each.name}
     for group, estimate in (("positive", each.positive), ("negative", each.negative), ("cross", each.cross)):
-        yield {
-            "metric": "valence_cosine",
-            "definition": definition,
-            "attribute": each.name,
-            "group": group,
-            **estimate.columns(),
-        }
+        yield named | {"group": group} | estimate.columns()
 
 
 def _gaps(each: DimensionGeometry, definition: str) -> Iterator[Row]:
@@ -450,9 +402,3 @@ def _gaps(each: DimensionGeometry, definition: str) -> Iterator[Row]:
             "p": p,
             "reason": joined(gap.reason, None if math.isnan(gap.value) else of_test),
         }
-
-
-# The metrics of a text space need prompts alone: they are of a model and of no dataset.
-
-
-"""What the metrics of `plumbline.metrics.text_space` promise."""
