@@ -423,11 +423,11 @@ def _contrasts(groups: Groups) -> list[Contrast]:
     return [Contrast(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
 
 
-def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings) -> list[Row]:
+def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings) -> Iterator[Row]:
     labelled = groups.codes >= 0
-    contrasts = _contrasts(Groups(groups.attribute, groups.names, groups.codes[labelled]))
+    contrasts = _contrasts(replace(groups, codes=groups.codes[labelled]))
     if not contrasts:
-        return []
+        return
     columns = perception.cosine[labelled]
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
@@ -436,7 +436,7 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
     poles = np.column_stack([columns, columns @ mixtures[:, scales.shape[1] :]])
     means = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
-    rows = []
+    suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
     for contrast, counts in zip(contrasts, permuted):
         estimates = association_estimates(
             poles, contrast.in_a, means, clusters=clusters, confidence=settings.confidence
@@ -444,19 +444,9 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
         inside = int(contrast.in_a.sum())
         names, sizes = (contrast.group, contrast.reference), [inside, len(contrast.in_a) - inside]
         reasons = joined(small_groups_reason(names, sizes, settings.min_group), few_clusters_reason(clusters))
-        common = base_row(
-            cell,
-            suite=perception.suite_id,
-            suite_hash=perception.suite_hash,
-            attribute=groups.attribute,
-            group=contrast.group,
-            reference_group=contrast.reference,
-        )
-        rows += [
-            common | row | {"reason": joined(row["reason"], reasons)}
-            for row in _contrast_columns(perception, estimates, counts, n=len(columns), clustered=clusters is not None)
-        ]
-    return rows
+        common = suite | {"group": contrast.group, "reference_group": contrast.reference}
+        for row in _contrast_columns(perception, estimates, counts, n=len(columns), clustered=clusters is not None):
+            yield common | row | {"reason": joined(row["reason"], reasons)}
 
 
 def _permutation_counts(
@@ -485,49 +475,37 @@ def _contrast_columns(
     greater, two_sided = counts.p_values(), counts.p_values("two-sided")
     strict = counts.p_values(strict=True)
     words, scales = len(perception.words), len(perception.scales)
+
+    def tested(metric: str, definition: str, estimate: Estimate, p: float | None) -> dict[str, Any]:
+        named = {"metric": metric, "definition": definition, "p": None if p is None else float(p)}
+        return estimate.columns() | named
+
     for i, word in enumerate(perception.words):
-        yield {
-            "metric": "sc_weat_effect",
-            "definition": "paper",
-            "probe": word,
-            **_tested(estimates.effect_size[i], greater[i]),
-        }
+        yield tested("sc_weat_effect", "paper", estimates.effect_size[i], greater[i]) | {"probe": word}
+    # Of the standard deviation over n instead of n - 1.
+    factor = float(np.sqrt(n / (n - 1)))
     for i, scale in enumerate(perception.scales):
-        effect, statistic = estimates.mean_effect_size[i], estimates.mean_statistic[i]
-        # Of the standard deviation over n instead of n - 1.
-        factor = float(np.sqrt(n / (n - 1)))
-        wider = replace(
-            effect, value=effect.value * factor, ci_low=effect.ci_low * factor, ci_high=effect.ci_high * factor
-        )
-        place = words + i
-        for definition, estimate, p in (
-            ("paper", effect, greater[place]),
-            ("ddof_0", wider, greater[place]),
-            ("strict", effect, strict[place]),
-            ("two_sided", effect, two_sided[place]),
-            *((("cluster_t", effect, statistic.p),) if clustered else ()),
-        ):
-            columns = {"metric": "sc_weat_effect", "definition": definition, "event": scale}
-            yield columns | _tested(estimate, p)
-        columns = {"metric": "sc_weat_statistic", "definition": "paper", "event": scale}
-        yield columns | _tested(statistic, greater[place])
+        effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + i
+        ends = {name: getattr(effect, name) * factor for name in ("value", "ci_low", "ci_high")}
+        rows = [
+            tested("sc_weat_effect", "paper", effect, greater[place]),
+            tested("sc_weat_effect", "ddof_0", replace(effect, **ends), greater[place]),
+            tested("sc_weat_effect", "strict", effect, strict[place]),
+            tested("sc_weat_effect", "two_sided", effect, two_sided[place]),
+            tested("sc_weat_statistic", "paper", statistic, greater[place]),
+        ]
+        if clustered:
+            rows.append(tested("sc_weat_effect", "cluster_t", effect, statistic.p))
+        yield from (row | {"event": scale} for row in rows)
     for i, dimension in enumerate(perception.dimensions):
         effect, place = estimates.effect_size[words + i], words + scales + i
-        for definition, p in (
-            ("paper", greater[place]),
-            ("two_sided", two_sided[place]),
-            *((("cluster_t", estimates.statistic[words + i].p),) if clustered else ()),
-        ):
-            columns = {"metric": "weat_effect", "definition": definition, "event": dimension}
-            yield columns | _tested(effect, p)
-
-
-def _tested(estimate: Estimate, p: float | None) -> dict[str, Any]:
-    """Return the columns of an estimate with the p of another test."""
-    return estimate.columns() | {"p": None if p is None else float(p)}
-
-
-# The family of the associations: SC-WEAT, WEAT, markedness and valence correlation.
+        rows = [
+            tested("weat_effect", "paper", effect, greater[place]),
+            tested("weat_effect", "two_sided", effect, two_sided[place]),
+        ]
+        if clustered:
+            rows.append(tested("weat_effect", "cluster_t", effect, estimates.statistic[words + i].p))
+        yield from (row | {"event": dimension} for row in rows)
 
 
 ASSOCIATIONS = Family(

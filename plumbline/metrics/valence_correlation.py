@@ -5,6 +5,8 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,7 +14,7 @@ from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.perception import Perception
+from plumbline.metrics.perception import VALENCES, Perception
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
@@ -79,33 +81,21 @@ def valence_correlation(
 
 def correlation_rows(
     cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
-) -> list[Row]:
-    """Return how the poles of each dimension go together, over all images and within every group."""
+) -> Iterator[Row]:
+    """Give how the poles of each dimension go together, over all images and within every group."""
     everyone = np.ones(len(perception.cosine), dtype=bool)
     views: list[tuple[str | None, str | None, NDArray[np.bool_]]] = [(None, None, everyone)]
     views += [(g.attribute, name, g.codes == i) for g in attributes for i, name in enumerate(g.names)]
-    rows = []
+    common = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash)
+    common |= {"metric": "valence_correlation", "definition": "pearson"}
     for dimension in perception.dimensions:
-        poles = perception.cosine @ np.stack(
-            [perception.scales[f"{dimension}_{valence}"] for valence in ("positive", "negative")], axis=1
-        )
+        weights = [perception.scales[f"{dimension}_{valence}"] for valence in VALENCES]
+        poles = perception.cosine @ np.stack(weights, axis=1)
         for attribute, group, mask in views:
             clusters = None if perception.clusters is None else perception.clusters[mask]
             estimate = valence_correlation(
                 *poles[mask].T, clusters=clusters, confidence=settings.confidence, min_group=settings.min_group
             )
-            rows.append(
-                base_row(
-                    cell,
-                    metric="valence_correlation",
-                    definition="pearson",
-                    suite=perception.suite_id,
-                    suite_hash=perception.suite_hash,
-                    attribute=attribute,
-                    group=group,
-                    event=dimension,
-                )
-                | estimate.columns()
-                | {"reason": joined(estimate.reason, few_clusters_reason(clusters))}
-            )
-    return rows
+            reasons = joined(estimate.reason, few_clusters_reason(clusters))
+            named = {"attribute": attribute, "group": group, "event": dimension, "reason": reasons}
+            yield common | estimate.columns() | named

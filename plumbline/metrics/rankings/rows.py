@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row
+from plumbline.metrics.cell import Cell, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
@@ -103,10 +102,7 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         if groups.attribute in AUDITED_ATTRIBUTES
     ]
     rankings = [each for each in run_threads(prepared) if each is not None]
-    parts: list[Callable[[], list[Row]]] = []
-    for ranking in rankings:
-        parts += [partial(_top_rows, ranking), partial(_ndkl_rows, ranking)]
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
+    return metric_frame(compute_rows(partial(rows, each) for each in rankings for rows in (_top_rows, _ndkl_rows)))
 
 
 def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
@@ -148,56 +144,46 @@ def _labels(common: Row) -> list[str]:
     return [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
 
 
-def _top_rows(ranking: AttributeRankings) -> list[Row]:
-    """Return the rows of Skew@k and MaxSkew@k."""
+def _top_rows(ranking: AttributeRankings) -> Iterator[Row]:
+    """Give the rows of Skew@k and MaxSkew@k."""
     k, settings, labels = ranking.k, ranking.settings, _labels(ranking.common)
     scales = ranking.ranked.only(slice(0, ranking.prompts.scales))
     samples: tuple[tuple[Shares, TopSample], ...] = (
         ("equal", sample_top(ranking.ranked, k=k, settings=settings, labels=[*labels, "all"])),
         ("ranked", sample_top(scales, k=k, settings=settings, labels=[*labels, "scales"], with_totals=True)),
     )
-    rows: list[Row] = []
     for desired, top in samples:
         skew, largest, chance = skew_estimates(top, desired, confidence=settings.confidence)
-        rows += _skew_rows(ranking, top, skew, desired)
-        rows += [
-            ranking.row(i, "max_skew_at_k", desired, each.columns(ranking.reasons) | {"k": k})
-            for i, each in enumerate(largest)
-        ]
-        rows.append(ranking.chance_row("max_skew_at_k", desired, chance) | {"k": k})
-    return rows
+        yield from _skew_rows(ranking, top, skew, desired)
+        for i, each in enumerate(largest):
+            yield ranking.row(i, "max_skew_at_k", desired, each.columns(ranking.reasons) | {"k": k})
+        yield ranking.chance_row("max_skew_at_k", desired, chance) | {"k": k}
 
 
-def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> list[Row]:
-    rows: list[Row] = []
+def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> Iterator[Row]:
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in top.sizes]
     floor = float(np.log(len(ranking.names) / ranking.k))
     for i, j in np.ndindex(estimates.value.shape):
         absent = reason("absent_from_top", k=ranking.k) if top.counts[i, j] == 0 else None
         columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters)
         columns |= {"group": ranking.names[j], "k": ranking.k}
-        rows.append(ranking.row(i, "skew_at_k", desired, columns))
+        yield ranking.row(i, "skew_at_k", desired, columns)
         if absent and desired == "equal" and i < ranking.prompts.scales:
             low, high = (max(columns[end], floor) for end in ("ci_low", "ci_high"))
             columns |= {"value": floor, "ci_low": low, "ci_high": high}
-            rows.append(ranking.row(i, "skew_at_k", "floored", columns))
-    return rows
+            yield ranking.row(i, "skew_at_k", "floored", columns)
 
 
-def _ndkl_rows(ranking: AttributeRankings) -> list[Row]:
-    """Return the rows of NDKL; words apart from scales, so that scales get more permutations."""
-    rows: list[Row] = []
+def _ndkl_rows(ranking: AttributeRankings) -> Iterator[Row]:
+    """Give the rows of NDKL; words apart from scales, so that scales get more permutations."""
     scales, words = slice(0, ranking.prompts.scales), slice(ranking.prompts.scales, None)
     definitions: tuple[tuple[Shares, slice], ...] = (("equal", scales), ("ranked", scales), ("equal", words))
     for desired, chosen in definitions:
         estimates, chance = ndkl_estimates(ranking.ranked.only(chosen), desired, settings=ranking.settings)
-        rows += [
-            ranking.row(i, "ndkl", desired, each.columns(ranking.reasons))
-            for i, each in enumerate(estimates, start=chosen.start)
-        ]
+        for i, each in enumerate(estimates, start=chosen.start):
+            yield ranking.row(i, "ndkl", desired, each.columns(ranking.reasons))
         if chosen is scales and chance.size:
-            rows.append(ranking.chance_row("ndkl", desired, chance))
-    return rows
+            yield ranking.chance_row("ndkl", desired, chance)
 
 
 RANKINGS = Family(name="ranking_metrics", code_version="1", needs=("perception",), compute=ranking_rows)

@@ -98,14 +98,8 @@ class SkewAtK:
     def __getitem__(self, group: object) -> GroupSkew:
         """Return the result of one group."""
         i = self.groups.index(group)
-        return GroupSkew(
-            group=self.groups[i],
-            value=float(self.value[i]),
-            share=float(self.share[i]),
-            desired=float(self.desired[i]),
-            count=int(self.count[i]),
-            floored=float(self.floored[i]),
-        )
+        names = ("value", "share", "desired", "count", "floored")
+        return GroupSkew(self.groups[i], *(getattr(self, name)[i].item() for name in names))
 
     def __iter__(self) -> Iterator[GroupSkew]:
         return (self[group] for group in self.groups)
