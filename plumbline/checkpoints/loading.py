@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,39 +38,17 @@ def declare_missing_operators() -> bool:
     """
     import torch
 
-    if _declared:
-        return True
-    if _operators_exist() or _extension_loads():
-        return False
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in _SCHEMAS:
-        library.define(schema)
-    _declared.append(library)
-    return True
-
-
-def _operators_exist() -> bool:
-    import torch
-
-    return hasattr(torch.ops.torchvision, "nms")
-
-
-def _extension_loads() -> bool:
-    # find_spec of a top-level package does not import it, so the extension can be tried first.
-    import torch
-
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None:
-        return False
-    libraries = sorted(Path(spec.origin).parent.glob("_C.*"))
-    for library in libraries:
+    if not _declared:
         try:
-            torch.ops.load_library(str(library))
-        except (OSError, ImportError):
-            continue
-        if _operators_exist():
-            return True
-    return False
+            importlib.import_module("torchvision")
+        except RuntimeError:
+            library = torch.library.Library("torchvision", "FRAGMENT")
+            for schema in _SCHEMAS:
+                library.define(schema)
+            _declared.append(library)
+        except ImportError:  # nobody can import it then
+            return False
+    return bool(_declared)
 
 
 # Models of open_clip and transformers, whole and from this disk alone.
