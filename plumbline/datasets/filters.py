@@ -59,10 +59,7 @@ def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:
 @cache
 def _filters() -> dict[str, RowFilter]:
     content = yaml.safe_load((files("plumbline.datasets") / "filters.yaml").read_text("utf-8"))
-    return {
-        name: RowFilter(name, about["source"], about["conditions"], about.get("relabel", {}))
-        for name, about in content.items()
-    }
+    return {name: RowFilter(name, **about) for name, about in content.items()}
 
 
 def filter_names() -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
 
 from plumbline.catalog.suites import GENDERS, load_suite, trident_class_sets
 from plumbline.config.parts import Part, suggestion, unfit
@@ -87,36 +86,26 @@ class ColumnMap(Part):
     """label set of the Trident suites that one of the columns holds, such as `fairface`"""
 
     @model_validator(mode="after")
-    def _values_are_of_mapped_columns(self) -> ColumnMap:
+    def _words_are_of_mapped_columns(self) -> ColumnMap:
         unmapped = [column for column in self.values if column not in self.columns]
         if unmapped:
             raise ValueError(
                 f"`values` only for record columns that `columns` maps, which {', '.join(unmapped)} is not"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _classes_are_mapped(self) -> ColumnMap:
         if self._label_set is not None and (attribute := self._label_set.attribute) not in self.columns:
             raise ValueError(f"`columns` must map `{attribute}`, which the label set {self.classes} is about")
-        return self
-
-    @model_validator(mode="after")
-    def _values_are_words_of_the_records(self) -> ColumnMap:
-        if mistakes := [*self._unknown_words()]:
-            raise ValidationError.from_exception_data("ColumnMap", mistakes)
-        return self
-
-    def _unknown_words(self) -> Iterator[InitErrorDetails]:
+        mistakes = []
         for column, words in self.values.items():
-            if (known := self.fixed_words(column)) is None:
-                continue
+            known = self.fixed_words(column) or ()
             is_class = self._label_set is not None and column == self._label_set.attribute
             whose = f", the labels of `classes: {self.classes}`" if is_class else ", the only ones that are compared"
-            for raw, word in words.items():
+            for raw, word in words.items() if known else ():
                 if word not in known:
                     expected = f"one of {', '.join(known)}{whose}{suggestion(word, known)}"
-                    yield unfit(("values", column, raw), word, expected)
+                    mistakes.append(unfit(("values", column, raw), word, expected))
+        if mistakes:
+            raise ValidationError.from_exception_data("ColumnMap", mistakes)
+        return self
 
     def fixed_words(self, column: str) -> tuple[str, ...] | None:
         """Return the only words that the records may hold in a column; None where any will do.
