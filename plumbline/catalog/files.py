@@ -29,10 +29,11 @@ def data_text(name: str) -> str:
 
 def data_yaml(name: str) -> Any:
     """Return the content of a YAML data file."""
-    return _loaded(data_text(name))
+    return parse_yaml(data_text(name))
 
 
-def _loaded(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
+    """Return the content of a YAML text, read by the loader in C where there is one."""
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - one and the same, in C
 
 
@@ -60,7 +61,7 @@ def checked_yaml(
     """
     content = None
     try:
-        content = _loaded(path.read_text("utf-8"))
+        content = parse_yaml(path.read_text("utf-8"))
         return model.model_validate(content)
     except (yaml.YAMLError, UnicodeDecodeError) as mistake:
         raise error(f"{what} is not YAML", where=path, found=" ".join(str(mistake).split())) from mistake

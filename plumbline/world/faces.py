@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 from io import BytesIO
 from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
-import yaml
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.world.sources import ambiguous_gender
+from plumbline.world.sources import ambiguous_gender, world_data
 
 
 class Canvas:
@@ -105,7 +103,7 @@ class Canvas:
 
 # --- Faces
 
-_LOOKS = yaml.safe_load((files("plumbline.world") / "looks.yaml").read_text("utf-8"))
+_LOOKS = world_data("looks.yaml")
 
 SIZE = 64
 RACES: tuple[str, ...] = tuple(_LOOKS["races"])

@@ -8,31 +8,23 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 
 from plumbline.world import faces
+from plumbline.world.sources import world_data
 
 # What an age group is labelled with in years, the last one included.
 _YEARS = {"child": (0, 12), "teenager": (13, 19), "young_adult": (20, 35), "middle_aged": (36, 60), "elderly": (61, 99)}
 
 
-@cache
-def _content() -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load((files("plumbline.world") / "layouts.yaml").read_text("utf-8"))
-    return content
-
-
 def entry(kind: str) -> dict[str, Any]:
     """Return what `layouts.yaml` says of a kind of dataset."""
-    content: dict[str, Any] = _content()[kind]
+    content: dict[str, Any] = world_data("layouts.yaml")[kind]
     return content
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 
+from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.suites import GENDERS, TASK_EVENTS, load_suite
 from plumbline.errors import ConfigError
 
@@ -36,25 +36,25 @@ class AmbiguousGender:
 
 
 @cache
-def _content() -> dict[str, Any]:
-    text = (files("plumbline.world") / "sources.yaml").read_text("utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
+def world_data(name: str) -> dict[str, Any]:
+    """Return the content of a data file of the planted world, such as `looks.yaml`."""
+    content: dict[str, Any] = parse_yaml((files("plumbline.world") / name).read_text("utf-8"))
     return content
 
 
 def source_names() -> tuple[str, ...]:
     """Return the data sources: `atlas`, `bazaar` and `control`."""
-    return tuple(_content()["sources"])
+    return tuple(world_data("sources.yaml")["sources"])
 
 
 def event_latents() -> dict[str, str]:
     """Return each planted event with the latent whose threshold decides it, such as ``{"crime": "u"}``."""
-    return {event: entry["latent"] for event, entry in _content()["events"].items()}
+    return {event: entry["latent"] for event, entry in world_data("sources.yaml")["events"].items()}
 
 
 def ambiguous_gender() -> AmbiguousGender:
     """Return which group's faces are ambiguous in gender, and how many of them."""
-    return AmbiguousGender(**_content()["ambiguous_gender"])
+    return AmbiguousGender(**world_data("sources.yaml")["ambiguous_gender"])
 
 
 def seed(purpose: str, name: str | None = None) -> int:
@@ -67,7 +67,7 @@ def seed(purpose: str, name: str | None = None) -> int:
     name : str, optional
         The data source to train on, or the dataset folder to audit.
     """
-    entry = _content()["seeds"][purpose]
+    entry = world_data("sources.yaml")["seeds"][purpose]
     return int(entry if name is None else entry[name])
 
 
@@ -98,7 +98,7 @@ def planted_rate(source: str, event: str, race: str, gender: str | None = None) 
         If the source, event or group is not in the world's data file.
     """
     try:
-        entry = _content()["sources"][source][event]
+        entry = world_data("sources.yaml")["sources"][source][event]
         factors = entry["genders"]
         factor = factors[gender] if gender is not None else sum(factors.values()) / len(factors)
         return float(entry["races"][race] * factor)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import with_article
 from plumbline.errors import ConfigError
-from plumbline.world.sources import planted_rate
+from plumbline.world.sources import planted_rate, world_data
 
 _COLUMNS = {"races": "race", "genders": "gender", "ages": "age_group", "occupations": "occupation"}
 _FILE = "plumbline/world/generative/planted.yaml"
 
 
-@cache
 def planted() -> Mapping[str, Any]:
     """Return the content of `planted.yaml`."""
-    content: dict[str, Any] = yaml.safe_load((files("plumbline.world.generative") / "planted.yaml").read_text("utf-8"))
-    return content
+    return world_data("generative/planted.yaml")
 
 
 def source_names() -> tuple[str, ...]:
