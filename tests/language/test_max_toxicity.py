@@ -318,5 +318,5 @@ def test_nothing_without_scores():
 
 def test_names_are_those_of_the_scorers_attributes():
     rows = computed(scored_world(5)).rows
-    assert {f"max_{name}" for name in SCORED_ATTRIBUTES} <= set(rows["metric"]) <= {t.name for t in MAX_TOXICITY.traits}
+    assert {f"max_{name}" for name in SCORED_ATTRIBUTES} <= set(rows["metric"]) <= set(MAX_TOXICITY.metrics)
     assert set(rows["statistic"]) == {"mean", "p90", "estimate"}
