@@ -20,7 +20,7 @@ from assets.text_mitigations import TEXT_METHODS
 from plumbline.catalog.schema import polars_schema
 from plumbline.encoders.embedding import read_embedded
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.paired.comparisons import TridentAnswers, retrieval_hits
+from plumbline.metrics.paired.comparisons import TridentAnswers, caption_hits
 from plumbline.metrics.paired.mitigations import MITIGATION_EFFECTS_SCHEMA, mitigated_cell, mitigation_effects
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations import LogitAdjustment, adjustment_rows
@@ -165,17 +165,7 @@ class _Judge:
     def _hits(self, fits: FittedTexts, features: NDArray[np.float32]) -> Hits:
         """Return what retrieval finds among the judged images and their captions; False for all others."""
         captions = label_captions(self.cell.records.filter(pl.Series(self._rows)))
-        position = {text: i for i, text in enumerate(dict.fromkeys(captions))}
-        row = {text: i for i, text in enumerate(fits.texts)}
-        hits = retrieval_hits(
-            _unit(self._images[self._rows]),
-            _unit(features[[row[text] for text in position]]),
-            np.array([position[text] for text in captions]),
-        )
-        whole = {name: np.zeros(len(self._rows), dtype=bool) for name in hits}
-        for name, found_in in hits.items():
-            whole[name][self._rows] = found_in
-        return whole
+        return caption_hits(self._images, captions, fits.texts, features, rows=self._rows)
 
     # --- logit adjustments
 
@@ -219,7 +209,3 @@ class _Judge:
         if fit is None or fit.settings.candidates == "composite":
             return None
         return TridentAnswers(winner=adjusted_winners(self.cell, fit), class_winner=class_winners(self.cell, fit))
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

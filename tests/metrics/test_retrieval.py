@@ -5,7 +5,7 @@ import pytest
 
 from plumbline.errors import MetricError
 from plumbline.metrics.paired import comparisons as retrieval
-from plumbline.metrics.paired.comparisons import HITS, retrieval_hits
+from plumbline.metrics.paired.comparisons import HITS, caption_hits, retrieval_hits
 
 
 def at(*degrees):
@@ -94,3 +94,18 @@ def test_no_images_give_no_hits():
 def test_what_is_no_retrieval_is_refused(arguments, words):
     with pytest.raises(MetricError, match=words):
         retrieval_hits(*arguments)
+
+
+def test_hits_among_some_images_are_those_of_these_alone_and_false_elsewhere():
+    rng = np.random.default_rng(3)
+    images, features = (rng.normal(size=(n, 5)).astype(np.float32) for n in (12, 4))
+    rows, texts = np.arange(12) % 3 > 0, ["a", "b", "c", "d"]
+    captions = [texts[i] for i in rng.integers(1, 4, rows.sum())]
+    found = caption_hits(images, captions, texts, features, rows=rows)
+    unit = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (images[rows], features)]
+    expected = retrieval_hits(*unit, np.array([texts.index(caption) for caption in captions]))
+    assert found.keys() == expected.keys() == set(HITS)
+    # Captions that no image has are left out of the ranking, so that a hit can only be likelier.
+    assert (found["text_to_image_r_precision"][rows] == expected["text_to_image_r_precision"]).all()
+    assert not any(hits[~rows].any() for hits in found.values())
+    assert (found["image_to_text@1"][rows] >= expected["image_to_text@1"]).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -78,6 +78,41 @@ def retrieval_hits(
             of_caption = own[ends[caption] - relevant[caption] : ends[caption]]
             found[of_caption] = _among_best(scores, of_caption)
     return {"image_to_text@1": place < 1, "image_to_text@5": place < 5, "text_to_image_r_precision": found}
+
+
+def caption_hits(
+    images: NDArray[np.float32],
+    captions: Sequence[str],
+    texts: Sequence[str],
+    features: NDArray[np.float32],
+    *,
+    rows: NDArray[np.bool_],
+) -> dict[str, NDArray[np.bool_]]:
+    """Return what `retrieval_hits` finds among some images and their captions; False for all other images.
+
+    Parameters
+    ----------
+    images : (n, d) float32
+        Embeddings of all images, of any length.
+    captions : sequence of m str
+        Of the images of `rows`, in their order.
+    texts, features : sequence of t str, (t, d) float32
+        Texts with their embeddings, the captions among them.
+    rows : (n,) bool
+        Which images; m of them.
+    """
+
+    def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    position = {text: i for i, text in enumerate(dict.fromkeys(captions))}
+    row = {text: i for i, text in enumerate(texts)}
+    own = np.array([position[text] for text in captions])
+    hits = retrieval_hits(unit(images[rows]), unit(features[[row[text] for text in position]]), own)
+    whole = {name: np.zeros(len(rows), dtype=bool) for name in hits}
+    for name, found in hits.items():
+        whole[name][rows] = found
+    return whole
 
 
 def _chunks(rows: int, columns: int) -> Iterator[slice]:
