@@ -9,9 +9,9 @@ from plumbline.metrics.registry import FAMILIES, TEXT_SPACE
 
 _OPENING = """# Metrics
 
-Generated from the registries `plumbline.metrics.registry` and `plumbline.language.registry`. What is listed here of a
-metric it declares, and the contract tests prove (`tests/metrics/test_contracts.py`,
-`tests/language/test_language_contracts.py`).
+Generated from the table `plumbline/catalog/metrics.yaml` and the registries `plumbline.metrics.registry` and
+`plumbline.language.registry`. What the table declares of a metric the contract tests prove
+(`tests/metrics/test_contracts.py`, `tests/language/test_language_contracts.py`).
 
 Names in parentheses within a formula are values of the column `definition`. Undefined is NaN with a reason, never 0.
 How intervals, p and q are made is in [The statistics](../statistics.md). Without an entry of their own are differences
