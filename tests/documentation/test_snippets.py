@@ -28,7 +28,12 @@ ELSEWHERE = {"kubectl", "ssh", "vllm"}
 # --- audit files
 
 
-@pytest.mark.parametrize("block", written_in("yaml"), ids=str)
+def audit_files() -> list[Block]:
+    """Return the YAML blocks of audit files; those that begin with another file's name are entries of it."""
+    return [block for block in written_in("yaml") if not block.text.startswith("# an entry of ")]
+
+
+@pytest.mark.parametrize("block", audit_files(), ids=str)
 def test_an_audit_file_is_valid(block, tmp_path):
     text = block.text.replace("COMMIT", COMMIT)
     content = yaml.safe_load(text)
