@@ -15,11 +15,11 @@ def check_result(
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     note: str | None = None,
 ) -> dg.AssetCheckResult:
-    """Return a validation as Dagster shows it; `told` says better than its own words what was found."""
+    """Return a validation as Dagster shows it; `note` replaces its own wording."""
     return dg.AssetCheckResult(
         passed=outcome.passed,
         severity=severity,
-        description=note or _told(frame, outcome),
+        description=note or _describe(frame, outcome),
         metadata=_metadata(frame, outcome),
     )
 
@@ -38,7 +38,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
     }
 
 
-def _told(frame: pl.DataFrame, outcome: Validation) -> str:
+def _describe(frame: pl.DataFrame, outcome: Validation) -> str:
     """Return what was found, in words: for shares the labels outside their range, else what was not met."""
     if frame.is_empty():
         return NOTHING_DECLARED
@@ -57,12 +57,12 @@ def _told(frame: pl.DataFrame, outcome: Validation) -> str:
 def outcome_row(
     asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation, *, note: str | None = None
 ) -> pl.DataFrame:
-    """Return the outcome of a check as the report shows it; `told` as in `check_result`."""
+    """Return the outcome of a check as the report shows it; `note` as in `check_result`."""
     return pl.DataFrame(
         {
             "check": [f"{asset}.{name}"],
             "passed": [outcome.passed],
-            "observed": [note or _told(frame, outcome)],
+            "observed": [note or _describe(frame, outcome)],
             "expected": [description],
             "link": [outcome.docs],
         }

@@ -114,7 +114,7 @@ _CHECKS: tuple[tuple[str, str, str, Facts, Expectations], ...] = (
 BLOCKING_CHECKS = tuple(dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name, *_ in _CHECKS)
 
 
-def _error_told(workspace: Workspace, error: pl.DataFrame) -> str:
+def _describe_errors(workspace: Workspace, error: pl.DataFrame) -> str:
     """Return how often the automatic label is wrong and what is allowed; `error` is of `_label_error`."""
     limit, least = workspace.audit.thresholds.label_error, workspace.audit.statistics.min_group
     left_out = f"groups of fewer than {least} images are left out"
@@ -145,7 +145,7 @@ def _asset_check(
         dataset = context.partition_key
         frame = facts(workspace, dataset)
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset))
-        note = _error_told(workspace, frame) if facts is _label_error else None
+        note = _describe_errors(workspace, frame) if facts is _label_error else None
         workspace.lake.write_table(
             "checks",
             outcome_row(asset, name, description, frame, outcome, note=note),

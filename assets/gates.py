@@ -67,7 +67,7 @@ class CheckNotPassed:
         return self.why == _FAILED
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return name and reason."""
         return f"{self.name} ({self.why})"
 
@@ -92,7 +92,7 @@ def failed_checks(
     instance: dg.DagsterInstance, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
 ) -> list[str]:
     """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset."""
-    return [check.told for check in checks_not_passed(instance, workspace, dataset, of=of)]
+    return [check.description for check in checks_not_passed(instance, workspace, dataset, of=of)]
 
 
 def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
@@ -108,7 +108,7 @@ def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
     if all(check.why == _NOT_RUN for check in checks):
         return NOT_AUDITED
     # What comes after a check that failed was not run for that reason.
-    checked = [check.told for check in checks if check.failed] or [check.told for check in checks]
+    checked = [check.description for check in checks if check.failed] or [check.description for check in checks]
     return f"refused, since checks{of and f' of {of}'} have not passed: {', '.join(checked)}"
 
 

@@ -91,11 +91,11 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
             outlines[encoder] = _outline(workspace, encoder)
         if dataset not in counted:
             counted[dataset] = absent[dataset].images if dataset in absent else images_of(workspace, dataset)
-        found, address = outlines[encoder], workspace.audit.encoders[encoder].address
-        suites = cell_suites(workspace, dataset, encoder, family=found.family)
+        outline, address = outlines[encoder], workspace.audit.encoders[encoder].address
+        suites = cell_suites(workspace, dataset, encoder, family=outline.family)
         texts = {text for suite in suites for text in suite.texts}
-        committed, pair = _made(workspace, dataset, encoder), found.family.logit == "pair"
-        of_checkpoint = (dataset, address, found.family.name)
+        committed, pair = _computed(workspace, dataset, encoder), outline.family.logit == "pair"
+        of_checkpoint = (dataset, address, outline.family.name)
         planned.append(
             PlannedCell(
                 dataset=dataset,
@@ -103,8 +103,8 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
                 images=counted[dataset],
                 prompts=tuple(len(suite.texts) for suite in suites),
                 distinct_prompts=len(texts),
-                logit=found.family.logit,
-                width=found.width,
+                logit=outline.family.logit,
+                width=outline.width,
                 is_there=committed.logits if pair else committed.embedded or of_checkpoint in embedded,
                 has_records=committed.records,
                 # A cell that only labels genders writes the labels in place of an index.
@@ -131,7 +131,7 @@ def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Computed:
     """What earlier runs have written of a cell; whether weights changed since is for the audit to see."""
 
     records: bool = False
@@ -146,10 +146,10 @@ class _Made:
         return self.index or self.labels
 
 
-def _made(workspace: Workspace, dataset: str, encoder: str) -> _Made:
+def _computed(workspace: Workspace, dataset: str, encoder: str) -> _Computed:
     records = recorded(workspace, dataset)
     if records is None:
-        return _Made()
+        return _Computed()
 
     def of_these(name: str, partition: str) -> Committed | None:
         one = workspace.lake.committed(name, partition=partition)
@@ -158,7 +158,7 @@ def _made(workspace: Workspace, dataset: str, encoder: str) -> _Made:
     cell = f"{dataset}|{encoder}"
     labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
     logits = of_these("probe_logits", cell)
-    return _Made(
+    return _Computed(
         records=True,
         index=of_these("image_embeddings", cell) is not None,
         labels=labelled is not None and labelled.details["labeller"] == encoder,

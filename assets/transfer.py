@@ -72,12 +72,12 @@ def no_bias_is_moved(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckRes
     return dg.AssetCheckResult(
         passed=moved.is_empty(),
         severity=dg.AssetCheckSeverity.WARN,
-        description=_told(moved),
+        description=_describe(moved),
         metadata={"moved": dg.MetadataValue.md(markdown_table(moved))},
     )
 
 
-def _told(moved: pl.DataFrame) -> str:
+def _describe(moved: pl.DataFrame) -> str:
     if moved.is_empty():
         return "no mitigation improves one axis and worsens another"
     named = sorted({f"{row['condition']} ({row['model']} on {row['dataset']})" for row in moved.to_dicts()})

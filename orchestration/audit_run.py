@@ -133,7 +133,7 @@ class AuditRun:
         """
         if self._workspace.audit.watch is not None:
             self._console.print(
-                f"watched folder: {find_checkpoints(self._workspace).told}", highlight=False, markup=False
+                f"watched folder: {find_checkpoints(self._workspace).summary}", highlight=False, markup=False
             )
         audit = self._workspace.audit
         self._preflight(audit)
@@ -145,11 +145,11 @@ class AuditRun:
             self._stage(
                 "read datasets" + (", label genders" if audit.labeller else ""), "datasets", audit.used_datasets
             )
-            asked = self._asked()
+            slices = self._asked()
             self._stage("embed prompts", "encoders", audit.used_encoders)
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
-            if asked:
-                self._generate(asked)
+            if slices:
+                self._generate(slices)
             self._stage("join findings, write the report", _JOINED, [None])
             self._say_first_failure()
         return self.outcome
@@ -175,14 +175,14 @@ class AuditRun:
             self._console.print(f"to generate: {plan.summary}", highlight=False)
         return asked
 
-    def _generate(self, asked: dict[str, list[str]]) -> None:
-        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names))
-        keys = {model: [answers_key(model, name) for name in names] for model, names in asked.items()}
+    def _generate(self, slices: dict[str, list[str]]) -> None:
+        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in slices.values() for s in names))
+        keys = {model: [answers_key(model, name) for name in names] for model, names in slices.items()}
         self._stage("ask generative models, score answers", "answers", [k for names in keys.values() for k in names])
         failed = {
             model: [k for k in names if _step("answers", k) in self.outcome.failures] for model, names in keys.items()
         }
-        self._stage("measure what they say of whom", "language", [m for m in asked if not failed[m]])
+        self._stage("measure what they say of whom", "language", [m for m in slices if not failed[m]])
         for model, names in failed.items():
             if names:
                 first, of = self._failure(_step("answers", names[0])), len(keys[model])

@@ -53,11 +53,11 @@ class AskedFor(dg.AutomationCondition):
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates that the audit file asks for."""
-        found = context.candidate_subset
+        matching = context.candidate_subset
         if context.partitions_def is not None and context.asset_graph.get(context.key).is_materializable:
-            asked = asked_partitions(self._workspace)[_name(context.partitions_def)]
-            found = _only(found, lambda key: key in asked)
-        return dg.AutomationResult(context=context, true_subset=found)
+            asked_keys = asked_partitions(self._workspace)[_name(context.partitions_def)]
+            matching = _only(matching, lambda key: key in asked_keys)
+        return dg.AutomationResult(context=context, true_subset=matching)
 
 
 class UsesAutomaticLabels(dg.AutomationCondition):
@@ -70,8 +70,8 @@ class UsesAutomaticLabels(dg.AutomationCondition):
         """Keep the candidates whose dataset's automatic labels must be right."""
         audit = self._workspace.audit
         using = {dataset for dataset in audit.used_datasets if audit.uses_automatic_labels(dataset)}
-        found = _only(context.candidate_subset, lambda key: key.partition("|")[0] in using)
-        return dg.AutomationResult(context=context, true_subset=found)
+        matching = _only(context.candidate_subset, lambda key: key.partition("|")[0] in using)
+        return dg.AutomationResult(context=context, true_subset=matching)
 
 
 class UpdatedElsewhere(dg.AutomationCondition):
@@ -95,15 +95,15 @@ class UpdatedElsewhere(dg.AutomationCondition):
 
     async def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates that an update since the last tick concerns."""
-        found, before = context.get_empty_subset(), context.previous_temporal_context
+        matching, before = context.get_empty_subset(), context.previous_temporal_context
         if before is not None:
             updated = await context.asset_graph_view.compute_updated_since_temporal_context_subset(
                 key=self._of, temporal_context=before
             )
             keys = set(updated.expensively_compute_partition_keys())
             if keys:
-                found = _only(context.candidate_subset, lambda key: self._concerns(key, keys))
-        return dg.AutomationResult(context=context, true_subset=found)
+                matching = _only(context.candidate_subset, lambda key: self._concerns(key, keys))
+        return dg.AutomationResult(context=context, true_subset=matching)
 
 
 class AncestorsUnderWay(dg.AutomationCondition):
@@ -115,26 +115,26 @@ class AncestorsUnderWay(dg.AutomationCondition):
     async def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates that have to wait."""
         graph, view, key = context.asset_graph, context.asset_graph_view, context.root_context.key
-        own, waiting = graph.get(key).partitions_def, context.get_empty_subset()
+        definition, waiting = graph.get(key).partitions_def, context.get_empty_subset()
         for before in graph.get_ancestor_asset_keys(key):
             node = graph.get(before)
             if not node.is_materializable:
                 continue
             everything = view.get_full_subset(key=before)
             busy = [await view.compute_run_in_progress_subset(key=before, from_subset=everything)]
-            asked = context.request_subsets_by_key.get(before)
+            asked_keys = context.request_subsets_by_key.get(before)
             # What has the same partitions goes into the same run.
-            if asked is not None and node.partitions_def != own:
-                busy.append(asked)
+            if asked_keys is not None and node.partitions_def != definition:
+                busy.append(asked_keys)
             for subset in busy:
                 if not subset.is_empty:
-                    waiting = waiting.compute_union(_concerned(context.candidate_subset, own, subset, node))
+                    waiting = waiting.compute_union(_concerned(context.candidate_subset, definition, subset, node))
         return dg.AutomationResult(context=context, true_subset=waiting)
 
 
-def _concerned(candidates, own, busy, node):
+def _concerned(candidates, definition, busy, node):
     """Return the candidates whose dataset, encoder, model or slice is that of something busy."""
-    mine, theirs = _dimensions(own), _dimensions(node.partitions_def)
+    mine, theirs = _dimensions(definition), _dimensions(node.partitions_def)
     shared = [name for name in mine if name in theirs]
     if not shared:
         return candidates
@@ -164,8 +164,8 @@ class RunsUnderWay(dg.AutomationCondition):
             instance.get_run_records(filters, limit=1)
             for filters in (dg.RunsFilter(statuses=_UNFINISHED), dg.RunsFilter(updated_after=context.evaluation_time))
         )
-        found = context.candidate_subset if waits else context.get_empty_subset()
-        return dg.AutomationResult(context=context, true_subset=found)
+        matching = context.candidate_subset if waits else context.get_empty_subset()
+        return dg.AutomationResult(context=context, true_subset=matching)
 
 
 class AuditRunning(dg.AutomationCondition):
@@ -176,8 +176,8 @@ class AuditRunning(dg.AutomationCondition):
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Return all candidates or none."""
-        found = context.candidate_subset if audit_is_running(self._workspace) else context.get_empty_subset()
-        return dg.AutomationResult(context=context, true_subset=found)
+        matching = context.candidate_subset if audit_is_running(self._workspace) else context.get_empty_subset()
+        return dg.AutomationResult(context=context, true_subset=matching)
 
 
 def _name(partitions: dg.PartitionsDefinition) -> str:

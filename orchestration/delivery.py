@@ -33,16 +33,16 @@ class Delivery:
 
 def deliver_what_is_left(definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace) -> Delivery:
     """Send the runs that MLflow has not got, of the cells and generative models of the audit file."""
-    found = Delivery()
+    delivery = Delivery()
     for asset, partition in _undelivered(workspace):
         run = run_job(definitions, instance, _JOBS[asset], partition)
         if run.failure is not None:
-            found.failed[str(partition)] = run.failure
+            delivery.failed[str(partition)] = run.failure
         elif run.refusal is not None:
-            found.refused[str(partition)] = run.refusal
+            delivery.refused[str(partition)] = run.refusal
         else:
-            found.delivered.append(str(partition))
-    return found
+            delivery.delivered.append(str(partition))
+    return delivery
 
 
 def _undelivered(workspace: Workspace) -> Iterator[tuple[str, str]]:

@@ -76,5 +76,5 @@ def _moved(explanation: Explanation) -> Table:
     for moved in explanation.influence.moved:
         thumbnails = [explanation.thumbnails.get(image) for image in moved.images[:2]]
         names = [f"{one.path}{' (' + one.missing + ')' if one.missing else ''}" for one in thumbnails if one]
-        table.add_row(change_text(moved.change), safe(moved.told), safe(", ".join(names)))
+        table.add_row(change_text(moved.change), safe(moved.label), safe(", ".join(names)))
     return table

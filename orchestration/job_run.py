@@ -24,7 +24,7 @@ class TimeLimit:
     passed: bool = False
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """Say what happened and what to do, for the list of what failed."""
         return (
             f"the run took longer than {self.seconds} s and was ended; what is finished is kept. Run the same command "
@@ -108,7 +108,7 @@ def run_job(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str,
     failures += [event.job_failure_data.error for event in result.all_events if event.is_job_failure]
     if any(error.cls_name in _INTERRUPTED for failure in failures for error in _chain(failure)):
         if limit.passed:
-            return JobRun(result, limit.told)
+            return JobRun(result, limit.message)
         raise KeyboardInterrupt
     return JobRun(result, None if result.success else _reason(result))
 

@@ -60,12 +60,12 @@ def remember_partitions(instance: dg.DagsterInstance) -> None:
 
 
 def _remembering(ask: Any) -> Any:
-    found: set[tuple[str, str]] = set()
+    present: set[tuple[str, str]] = set()
 
     def remembered(partitions_def_name: str, partition_key: str) -> bool:
         key = (partitions_def_name, partition_key)
-        if key not in found and ask(partitions_def_name, partition_key):
-            found.add(key)
-        return key in found
+        if key not in present and ask(partitions_def_name, partition_key):
+            present.add(key)
+        return key in present
 
     return remembered

@@ -20,7 +20,7 @@ from resources.workspace import Workspace
 
 
 @dataclass
-class Found:
+class WatchedCheckpoints:
     """What is in the watched folder.
 
     Attributes
@@ -38,14 +38,14 @@ class Found:
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it in words."""
         lines = [f"{name} is audited now" for name in self.added]
         lines += [f"{name} is not audited: {why}" for name, why in self.refused.items()]
         return "; ".join(lines) or f"{len(self.checkpoints)} checkpoint(s), all known"
 
 
-def find_checkpoints(workspace: Workspace) -> Found:
+def find_checkpoints(workspace: Workspace) -> WatchedCheckpoints:
     """Look into the watched folder and keep what is in it; without one nothing is found.
 
     Raises
@@ -53,9 +53,9 @@ def find_checkpoints(workspace: Workspace) -> Found:
     ConfigError
         If the folder is not there.
     """
-    audit, found = workspace.audit, Found()
+    audit, watched = workspace.audit, WatchedCheckpoints()
     if audit.watch is None:
-        return found
+        return watched
     folder = from_checkout(audit.watch.folder)
     if not folder.is_dir():
         raise ConfigError(
@@ -68,18 +68,18 @@ def find_checkpoints(workspace: Workspace) -> Found:
     for path in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
         name = path.name
         if known.get(name) == str(path):
-            found.checkpoints[name] = str(path)
+            watched.checkpoints[name] = str(path)
             continue
         try:
             _require_usable(workspace, audit.watch, path)
         except PlumblineError as error:
-            found.refused[name] = str(error)
+            watched.refused[name] = str(error)
             continue
-        found.checkpoints[name] = str(path)
-        found.added.append(name)
-    if found.checkpoints != known:
-        keep_watched(workspace.home, found.checkpoints)
-    return found
+        watched.checkpoints[name] = str(path)
+        watched.added.append(name)
+    if watched.checkpoints != known:
+        keep_watched(workspace.home, watched.checkpoints)
+    return watched
 
 
 def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
@@ -118,6 +118,6 @@ def watch_folder(context: dg.SensorEvaluationContext, workspace: dg.ResourcePara
     for name, why in checkpoints.refused.items():
         context.log.warning("%s is not audited: %s", name, why)
     return dg.SensorResult(
-        skip_reason=dg.SkipReason(checkpoints.told),
+        skip_reason=dg.SkipReason(checkpoints.summary),
         dynamic_partitions_requests=new_partitions(context.instance, workspace),
     )

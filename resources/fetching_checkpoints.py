@@ -175,8 +175,8 @@ class _Wanted:
             generator_contents(folder, self.id)
             return {}
         if self.kind == "scorer":
-            found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
-            return {found.weights[0].name: found.weights_sha256}
+            classifier = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
+            return {classifier.weights[0].name: classifier.weights_sha256}
         here = Address(self.address.text, folder=folder)
         files = locate(here, fetched=folder, encoder=self.id, family=self.family)
         return {files.weights[0].name: files.weights_sha256}

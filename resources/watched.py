@@ -22,6 +22,6 @@ def watched_checkpoints(home: Path) -> dict[str, str]:
     return {name: folder for name, folder in kept.items() if Path(folder).is_dir()}
 
 
-def keep_watched(home: Path, found: Mapping[str, str]) -> None:
+def keep_watched(home: Path, checkpoints: Mapping[str, str]) -> None:
     """Keep what is in the watched folder now."""
-    commit_bytes(UPath(home / _NAME), json.dumps(dict(found), indent=1).encode())
+    commit_bytes(UPath(home / _NAME), json.dumps(dict(checkpoints), indent=1).encode())

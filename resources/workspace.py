@@ -247,12 +247,12 @@ class Workspace:
         ConfigError
             If there is no such file.
         """
-        found = from_checkout(path)
-        if not found.is_file():
+        path_in_checkout = from_checkout(path)
+        if not path_in_checkout.is_file():
             raise ConfigError(
                 "a file that the audit file names is not there",
                 where=self.audit_path,
                 found=path,
-                expected=f"a file at {found}: relative paths start at the checkout",
+                expected=f"a file at {path_in_checkout}: relative paths start at the checkout",
             )
-        return found
+        return path_in_checkout

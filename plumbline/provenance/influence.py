@@ -58,7 +58,7 @@ class Moved:
     alike: bool = False
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Return what is left out, in words."""
         if self.alike:
             return f"one of {self.of:,} images alike: {self.name}" if self.of > 1 else f"one image: {self.name}"

@@ -151,5 +151,5 @@ def test_numbers_agree_up_to_rounding(one, other, same):
 
 def test_what_is_left_out_is_told_as_one_or_as_all():
     alike, whole = Moved("Black", 1.0, 0.1, (), 1200, alike=True), Moved("set 3", 1.0, 0.1, (), 12)
-    assert alike.told == "one of 1,200 images alike: Black" and whole.told == "set 3: 12 images"
-    assert replace(alike, of=1).told == "one image: Black" and replace(whole, of=1).told == "set 3"
+    assert alike.label == "one of 1,200 images alike: Black" and whole.label == "set 3: 12 images"
+    assert replace(alike, of=1).label == "one image: Black" and replace(whole, of=1).label == "set 3"
