@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
@@ -137,12 +136,12 @@ def _is_parquet(path: Path) -> bool:
 # Reading the file.
 
 _TRUNCATED = "truncated"
-_HALF = 8
+_KEY_BYTES = 16
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """Scores by text, about 20 + 8 x attributes bytes a text.
+    """Scores by text, about 40 + 8 x attributes bytes a text.
 
     Attributes
     ----------
@@ -151,21 +150,16 @@ class StoredTable:
     columns : dict of str to str
         What was read -> the file's name for it.
     attributes : tuple of str
-    first, second : (n,) uint64
-        The first and the second 64 bits of a text's sha256; `first` is sorted.
-    scores : (n, attributes) float64
-        nan where there is none.
-    truncated : (n,) bool
+    rows : DataFrame
+        Sorted by `TEXT_KEY`, the first 128 bits of a text's sha256; the attributes, nan where there is no score; and
+        whether the text was truncated.
     """
 
     name: str
     digest: str
     columns: dict[str, str]
     attributes: tuple[str, ...]
-    first: NDArray[np.uint64]
-    second: NDArray[np.uint64]
-    scores: NDArray[np.float64]
-    truncated: NDArray[np.bool_]
+    rows: pl.DataFrame
 
 
 def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredTable:
@@ -198,29 +192,14 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
     attributes = tuple(name for name in SCORED_ATTRIBUTES if name in names)
     try:
         _refuse_bad_values(path, rows, names, attributes)
-        table = _keyed(rows, names, attributes).collect(engine="streaming").sort("first", "second", _ROW)
+        table = _keyed(rows, names, attributes).collect(engine="streaming").sort(TEXT_KEY, _ROW)
     except pl.exceptions.PolarsError as error:
         raise _unreadable(path, error) from error
-    table = _once(path, table, attributes)
-    return StoredTable(
-        name=path.name,
-        digest=digest_file(path),
-        columns=names,
-        attributes=attributes,
-        first=table["first"].to_numpy(),
-        second=table["second"].to_numpy(),
-        scores=table.select(attributes).to_numpy(),
-        truncated=table[_TRUNCATED].to_numpy(),
-    )
+    return StoredTable(path.name, digest_file(path), names, attributes, _once(path, table, attributes))
 
 
-def _halves(key: pl.Expr) -> list[pl.Expr]:
-    """Return `first` and `second`, the first and second 64 bits of hexadecimal digests."""
-    data = key.str.decode("hex").bin
-    return [
-        data.slice(start, _HALF).bin.reinterpret(dtype=pl.UInt64, endianness="big").alias(name)
-        for name, start in (("first", 0), ("second", _HALF))
-    ]
+def _short(key: pl.Expr) -> pl.Expr:
+    return key.str.decode("hex").bin.slice(0, _KEY_BYTES).alias(TEXT_KEY)
 
 
 def _scan(path: Path) -> pl.LazyFrame:
@@ -270,12 +249,12 @@ def _keyed(rows: pl.LazyFrame, columns: Mapping[str, str], attributes: Sequence[
     if _TRUNCATED in columns:
         flag = _lower_in(columns[_TRUNCATED]).is_in(["true", "1"])
     scores = [_score_in(columns[name]).fill_null(float("nan")).alias(name) for name in attributes]
-    return rows.select(_ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
+    return rows.select(_ROW, _short(key), *scores, flag.alias(_TRUNCATED))
 
 
 def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.DataFrame:
     """Return each text once; refuse one with two scores."""
-    again = (pl.col("first") == pl.col("first").shift()) & (pl.col("second") == pl.col("second").shift())
+    again = pl.col(TEXT_KEY) == pl.col(TEXT_KEY).shift()
     other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in attributes)
     table = table.with_columns(_again=again.fill_null(False), _before=pl.col(_ROW).shift())
     twice = table.filter(pl.col("_again") & other).head(1)
@@ -329,14 +308,14 @@ class StoredScorer:
 
     def score(self, texts: Sequence[str]) -> Iterator[tuple[int, Scored]]:
         """See `Scorer`."""
-        table = self._table
-        keys = pl.Series(TEXT_KEY, text_keys(texts), dtype=pl.String).to_frame()
-        first, second = (half.to_numpy() for half in keys.select(*_halves(pl.col(TEXT_KEY))))
-        at = np.minimum(np.searchsorted(table.first, first), max(len(table.first) - 1, 0))
-        for i, row in enumerate(at.tolist()):
-            if len(table.first) and table.first[row] == first[i] and table.second[row] == second[i]:
-                scores = dict(zip(self.attributes, table.scores[row].tolist()))
-                whole = not np.isnan(table.scores[row]).any()
-                yield i, Scored(scores, bool(table.truncated[row]), None if whole else NO_VALUE)
+        stored = self._table.rows
+        keys = pl.DataFrame({TEXT_KEY: pl.Series(text_keys(texts), dtype=pl.String)}).select(_short(pl.col(TEXT_KEY)))
+        at = stored[TEXT_KEY].search_sorted(keys[TEXT_KEY])
+        found = stored.select(pl.all().gather(at, null_on_oob=True)).with_columns(asked=keys[TEXT_KEY])
+        found = found.with_columns(held=pl.col(TEXT_KEY) == pl.col("asked"))
+        for i, (held, truncated, *scores) in enumerate(found.select("held", _TRUNCATED, *self.attributes).iter_rows()):
+            if held:
+                reason = NO_VALUE if any(map(math.isnan, scores)) else None
+                yield i, Scored(dict(zip(self.attributes, scores)), truncated, reason)
             else:
                 yield i, Scored(dict.fromkeys(self.attributes, float("nan")), reason=NOT_STORED)

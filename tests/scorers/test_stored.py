@@ -90,7 +90,7 @@ def test_columns_of_other_names_are_named(tmp_path):
 
 def test_equal_repeats_are_one_and_different_ones_are_refused(tmp_path):
     path = written(tmp_path, "text,toxicity,insult\na,0.5,\nb,0.1,0\na,0.50,\n")
-    assert len(read_stored(path).first) == 2
+    assert read_stored(path).rows.height == 2
     assert score(path, "a")[0].scores["toxicity"] == 0.5
     path = written(tmp_path, 'text,toxicity\n"two\nlines",0.5\nb,0.1\n"two\nlines",0.6\n')
     refused(path, "two different scores", "line 5", "line 2")
