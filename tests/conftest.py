@@ -15,6 +15,9 @@ from written_pictures import encoded, noise
 
 from resources.checkout import PROJECT
 
+# Until everything is imported: see `pytest_collection_finish`.
+gc.disable()
+
 # Published files that cannot lie in the repository: beside it, or where the variable says.
 REAL_DATA = Path(os.environ.get("PLUMBLINE_SHARED_DATA", PROJECT.parent / "shared" / "data"))
 
@@ -48,6 +51,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -58,11 +58,7 @@ def test_compiling_waits_for_the_first_call_and_shows_in_the_identity(case, fold
 # As above.
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
-    "case",
-    [
-        case if case in ("open_clip", "clip", "bridgetower") else pytest.param(case, marks=pytest.mark.slow)
-        for case in CASES
-    ],
+    "case", [case if case in ("open_clip", "clip") else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )
 def test_traced_towers_take_batches_of_any_size(case, folders, encoders, pictures, monkeypatch):
     torch._dynamo.reset()

@@ -125,6 +125,7 @@ server = functools.cache(Server)
 
 def _prepare() -> None:
     """Import what commands import; the only threads that this starts are those of allocators, which know of forks."""
+    gc.disable()
     # Whose values are read at import, and set by the program itself before.
     os.environ |= {"HF_HUB_OFFLINE": "1", "GX_ANALYTICS_ENABLED": "false"}
     sys.path[0] = str(PROJECT)
@@ -142,6 +143,9 @@ def _prepare() -> None:
     assert "orchestration.terminal" not in sys.modules, "it reads how wide the terminal is"
     gc.collect()
     gc.freeze()
+    # As for the tests themselves, see their `conftest.py`.
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 def _serve(listening: socket.socket) -> tuple[list[str], dict[str, str], int]:

@@ -9,7 +9,6 @@ import time
 from datetime import UTC, datetime
 
 import dagster as dg
-import mlflow
 import pytest
 from homes import make_home
 
@@ -100,7 +99,9 @@ def at_rest(instance):
 def mlflow_runs(home, cell):
     """MLflow runs of a cell, over all audits."""
     dataset, model = cell.split("|")
-    client = mlflow.MlflowClient(home.workspace.tracking_uri)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(home.workspace.tracking_uri)
     experiments = [found.experiment_id for found in client.search_experiments()]
     return client.search_runs(
         experiments, f"params.encoder = '{model}' and params.dataset = '{dataset}'", max_results=50

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import dagster as dg
 import pytest
 from homes import forward_passes, make_home
-from mlflow import MlflowClient
 
 from assets.partitions import cell_key
 from orchestration.instance import PoolHeld, audit_lock, close_orphans
@@ -81,6 +80,8 @@ def _in_the_pool() -> None: ...
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["audit", "report"])
 def test_what_mlflow_could_not_take_is_delivered_by_the_next(command, tmp_path, monkeypatch):
+    from mlflow import MlflowClient
+
     home = make_home(tmp_path, **SMALL)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
@@ -147,6 +148,8 @@ def test_writers_of_one_cell_at_the_same_time_leave_one_whole_result(tmp_path):
     code, output = home.run("audit")
     assert code == 0 and forward_passes(output) == 0, output
     assert home.table_sha256() == numbers
+    from mlflow import MlflowClient
+
     client = MlflowClient(home.workspace.tracking_uri)
     assert len(client.search_runs([client.get_experiment_by_name("plumbline").experiment_id])) == 1
     for made in home.workspace.lake.all_committed(without=("embeddings", "training")):

@@ -165,7 +165,7 @@ def test_a_second_audit_trains_nothing_and_changes_no_byte(mitigated):
     assert {p: p.stat().st_mtime_ns for p in mitigated.workspace.home.glob("lake/training/*/*")} == epochs
 
 
-@pytest.mark.parametrize("name", ["ala", "array"])
+@pytest.mark.parametrize("name", [pytest.param("ala", marks=pytest.mark.slow), "array"])
 def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
     code, output = mitigated.run("export-mitigation", MODEL, DATASET, name, "--to", str(tmp_path / name))
     assert code == 0, output

@@ -1,6 +1,7 @@
 """Tracking: one run a cell, found again; a store that cannot be written costs no computation."""
 
 import contextlib
+import shutil
 import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,9 +22,23 @@ CELL = TrackedCell(
 )
 
 
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """Return a store in which nothing is: the migrations of one take seconds."""
+    home = tmp_path_factory.mktemp("fresh")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=home)).client()
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db", isolation_level=None)) as store:
+        # It notes where its files are.
+        store.execute("DELETE FROM experiments")
+    return home / "mlflow.db"
+
+
 @pytest.fixture
-def tracking(tmp_path, monkeypatch):
+def tracking(fresh, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(fresh, tmp_path)
     return Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path))
 
 

@@ -2,14 +2,15 @@
 
 import logging
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 
 @pytest.fixture(scope="session")
 def s3():
     """Return what a process needs in its environment to reach a server with an empty bucket `audits`."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
