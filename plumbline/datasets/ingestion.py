@@ -6,7 +6,8 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from contextlib import suppress
+from functools import cache, lru_cache, partial
 from itertools import islice
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -16,8 +17,17 @@ import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
-from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, unreadable_index
-from plumbline.datasets.records import CONTEXT_COLUMNS, LABEL_COLUMNS, RECORD_SCHEMA, Entry, Ingested, Reader, Refusal
+from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, leads_out, unreadable_index
+from plumbline.datasets.records import (
+    CONTEXT_COLUMNS,
+    LABEL_COLUMNS,
+    RECORD_SCHEMA,
+    Entry,
+    Ingested,
+    Reader,
+    Refusal,
+    unsafe_characters,
+)
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import check, read_image_file, suffix_of
@@ -191,7 +201,9 @@ def ingest(
 
     def contents() -> Iterator[str]:
         yield from indexes
-        examined = in_order(partial(_examine, labels_of, folder), listed, workers=workers, progress=progress)
+        examined = in_order(
+            partial(_examine, labels_of, _reader_of(folder)), listed, workers=workers, progress=progress
+        )
         for outcome, line in examined:
             outcomes.append(outcome)
             yield line
@@ -226,7 +238,7 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     """
     folder = dataset_root(root)
     indexes = list(_index_lines(reader, folder))
-    contents = in_order(partial(_content, folder), reader.entries(folder), workers=workers)
+    contents = in_order(partial(_content, _reader_of(folder)), reader.entries(folder), workers=workers)
     return digest_sequence([*indexes, *(content.line for content in contents)])
 
 
@@ -247,11 +259,32 @@ class _Content(NamedTuple):
     refused: ImageRejected | None = None
 
 
-def _content(root: Path, item: Entry | Refusal) -> _Content:
+def _reader_of(root: Path) -> Callable[[str], bytes]:
+    """Return what reads a listed file, during one run. Folders are looked at once: a dataset's files lie in few."""
+
+    @cache
+    def is_plain(folder: str) -> bool:
+        try:
+            return not folder or str(inside(root, folder)) == f"{root}/{folder}"
+        except ImageRejected:
+            return False
+
+    def read(path: str) -> bytes:
+        folder, _, name = path.rpartition("/")
+        if name not in ("", ".", "..") and not leads_out(path) and not unsafe_characters(name) and is_plain(folder):
+            # What is unusual about it is refused below, with the reasons.
+            with suppress(ImageRejected):
+                return read_image_file(Path(f"{root}/{path}"), follow=False)
+        return read_image_file(inside(root, path))
+
+    return read
+
+
+def _content(read: Callable[[str], bytes], item: Entry | Refusal) -> _Content:
     if isinstance(item, Refusal):
         return _Content(canonical_json([item.path, item.line, item.code]))
     try:
-        data = read_image_file(inside(root, item.path))
+        data = read(item.path)
     except ImageRejected as error:
         return _Content(canonical_json([ascii(item.path), item.line, error.code]), refused=error)
     image_id = digest_bytes(data)
@@ -260,11 +293,14 @@ def _content(root: Path, item: Entry | Refusal) -> _Content:
 
 
 _LabelsOf = Callable[[tuple[tuple[str, str], ...]], dict[str, str]]
+_Outcome = Accepted | Refusal
 
 
-def _examine(labels_of: _LabelsOf, root: Path, item: Entry | Refusal) -> tuple[Accepted | Refusal, str]:
+def _examine(
+    labels_of: _LabelsOf, read: Callable[[str], bytes], item: Entry | Refusal
+) -> tuple[Accepted | Refusal, str]:
     """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
-    content = _content(root, item)
+    content = _content(read, item)
     if isinstance(item, Refusal):
         return item, content.line
     stage = "labels"

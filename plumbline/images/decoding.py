@@ -219,8 +219,13 @@ def _check_decoded(data: bytes, suffix: str | None) -> None:
             _refuse(error)
 
 
-def read_image_file(path: Path) -> bytes:
+def read_image_file(path: Path, *, follow: bool = True) -> bytes:
     """Return a file's bytes, or those of a picture inside a Parquet file (`FILE.parquet/ROW`).
+
+    Parameters
+    ----------
+    follow : bool
+        Whether `path` may be a link; if not, one is `unreadable`.
 
     Raises
     ------
@@ -231,14 +236,20 @@ def read_image_file(path: Path) -> bytes:
     try:
         if lies_in_parquet(path):
             return read_row_image(path, max_bytes=MAX_FILE_BYTES)
-        about = os.stat(path)  # noqa: PTH116  (a Path's own costs as much again)
-        if not stat.S_ISREG(about.st_mode):
-            raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
-        if about.st_size > MAX_FILE_BYTES:
-            found, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
-            raise ImageRejected("file_too_large", "the file is too large for an image", found=found, expected=limit)
-        with path.open("rb", buffering=0) as file:
-            return file.read()
+        # A pipe is not waited for. As few system calls as can be: this runs once a file.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
+            if about.st_size > MAX_FILE_BYTES:
+                found, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
+                raise ImageRejected("file_too_large", "the file is too large for an image", found=found, expected=limit)
+            data = os.read(descriptor, about.st_size + 1)
+        finally:
+            os.close(descriptor)
+        # Some file systems give less at once.
+        return data if len(data) == about.st_size else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ImageRejected("missing_file", "the listed file does not exist", expected="a file") from error
     except (OSError, ValueError) as error:

@@ -237,7 +237,7 @@ def test_a_listed_file_is_read_inside_the_folder_or_refused(
     (root / "out.jpg").symlink_to("../x.jpg")
     (root / "linked").symlink_to("val", target_is_directory=True)
     os.mkfifo(root / "val/pipe.jpg")
-    content = ingestion_module._content(root, Entry(name, None, {}))
+    content = ingestion_module._content(ingestion_module._reader_of(root), Entry(name, None, {}))
     assert content.refused is None if code is None else content.refused and content.refused.code == code
     assert content.data == (jpeg() if code is None else b"")
 
@@ -245,7 +245,7 @@ def test_a_listed_file_is_read_inside_the_folder_or_refused(
 @pytest.mark.parametrize("name", ["a.jpg", 'a "b".jpg', "a\\b.jpg", "ü é 漢.jpg"])
 def test_the_digest_s_line_of_a_file_is_canonical_json(name: str, tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     (tmp_path / name).write_bytes(jpeg())
-    content = ingestion_module._content(tmp_path.resolve(), Entry(name, None, {}))
+    content = ingestion_module._content(ingestion_module._reader_of(tmp_path.resolve()), Entry(name, None, {}))
     assert content.line == canonical_json([name, content.image_id])
 
 
