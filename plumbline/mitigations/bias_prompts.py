@@ -47,7 +47,7 @@ class BiasPromptsSettings(TextMitigationSettings):
         Returns
         -------
         FittedMitigation
-            With the parameter `projection`, (d, d) float32, for `apply_bias_prompts`. It is symmetric where it is not
+            With the parameter `projection`, (d, d) float32, for `apply`. It is symmetric where it is not
             calibrated.
 
         Raises
@@ -111,7 +111,7 @@ The same text embedded in another batch moves by some 1e-6 of its norm in float3
 
 
 def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
-    """Return every text that `fit_bias_prompts` embeds, distinct and in a fixed order."""
+    """Return every text that fitting embeds, distinct and in a fixed order."""
     attributes = [attribute_texts(name) for name in settings.attributes]
     if settings.variant == "released":
         return tuple(dict.fromkeys(text for texts in attributes for text in texts.contrast))
