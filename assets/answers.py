@@ -13,9 +13,12 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
-from plumbline.version import __version__
 from resources.workspace import Workspace
+
+LANGUAGE_VERSIONS = {name: code_version(family.compute) for name, family in LANGUAGE_FAMILIES.items()}
+"""Family of language metrics -> version of the code that makes its rows."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class StoredAnswers:
                     audit.language.model_dump(mode="json"),
                     language_files(self.workspace),
                 ],
-                "code": [__version__, {f.name: f.code_version for f in LANGUAGE_FAMILIES.values()}],
+                "code": LANGUAGE_VERSIONS,
                 "words": answer_words_digest(),
             }
         )

@@ -9,7 +9,10 @@ import polars as pl
 
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.results import OWNERS, markdown_table, materialised
-from plumbline.provenance.diff.tables import regressions
+from plumbline.metrics.cell import build_cell
+from plumbline.provenance.code_versions import code_version
+from plumbline.provenance.diff.pairs import paired_differences
+from plumbline.provenance.diff.tables import regressions, table_differences
 from plumbline.storage import Committed
 from plumbline.storage.lake import recorded_audits
 from resources.workspace import Workspace
@@ -18,7 +21,13 @@ _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "valu
 _MOST_SAID = 5
 
 
-@dg.asset(deps=["audit_record"], group_name="findings", owners=OWNERS, kinds={"numpy", "polars"}, code_version="1")
+@dg.asset(
+    deps=["audit_record"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"numpy", "polars"},
+    code_version=code_version(build_cell, table_differences, paired_differences, regressions),
+)
 def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What changed since the previous audit: the old and new value of each number and their difference.
 

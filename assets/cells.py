@@ -1,6 +1,6 @@
 """One encoder on one dataset as it is stored, and its identity."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,15 +21,25 @@ from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
-from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.cell import Cell, build_cell
+from plumbline.metrics.paired.comparisons import retrieval_hits
+from plumbline.metrics.paired.mitigations import mitigated_cell, mitigation_effects
 from plumbline.metrics.registry import FAMILIES
+from plumbline.mitigations import adjustment_rows
+from plumbline.mitigations.logit_adjustment.cells import adjusted_outcomes
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
+from plumbline.mitigations.training_rows import judged_rows, label_captions
+from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
-from plumbline.version import __version__
 from resources.workspace import Workspace
 
-# Raised whenever the same mitigated features or logits would be judged otherwise.
-JUDGING_VERSION = "1"
+FAMILY_VERSIONS = {name: code_version(family.compute, build_cell) for name, family in FAMILIES.items()}
+"""Metric family -> version of the code that makes its rows of a stored cell."""
+JUDGING_VERSION = code_version(
+    build_cell, judged_rows, label_captions, mitigated_cell, mitigation_effects, retrieval_hits, adjustment_rows,
+    adjusted_outcomes,
+)  # fmt: skip
+"""Version of the code that judges a mitigation by its features or logits."""
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
 
@@ -140,11 +150,7 @@ class StoredCell:
                         for name, settings in self.mitigations.items()
                     },
                 ],
-                "code": [
-                    __version__,
-                    {f.name: f.code_version for f in FAMILIES.values()},
-                    [JUDGING_VERSION, words_digest()] if self.mitigations else None,
-                ],
+                "code": [FAMILY_VERSIONS, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
             }
         )
 
@@ -157,41 +163,17 @@ class StoredCell:
             If something stored is damaged or not of one length.
         """
         lake = self.workspace.lake
-        records = lake.read_table("extended_records", manifest=self.extended)
-        arrays = lake.read_arrays("probe_logits", manifest=self.logits)
-        if len(arrays["raw"]) != records.height:
-            raise StorageError(
-                "logits and records of this cell differ in length",
-                where=self.partition,
-                found=f"{len(arrays['raw'])} rows of logits",
-                expected=f"{records.height} records",
-                hint="materialise `image_embeddings` of this cell again",
-            )
-        column = {text: i for i, text in enumerate(self.logits.details["texts"])}
-        logits = {}
-        for suite in self.suites:
-            if suites is not None and suite.id not in suites:
-                continue
-            if lacking := [text for text in suite.texts if text not in column]:
-                raise StorageError(
-                    f"the stored logits of this cell lack prompts of the suite `{suite.id}`",
-                    where=self.partition,
-                    found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
-                    expected="every prompt that the audit file asks for",
-                    hint="materialise `text_embeddings` of this encoder and `probe_logits` of this cell again",
-                )
-            chosen = [column[text] for text in suite.texts]
-            logits[suite.id] = self._suite_logits(suite, arrays, chosen)
-        keep = {suite: row_filter(name)(records) for suite, name in self.filters.items()}
-        merging = {name for name in self.filters.values() if row_filter(name).relabel}
-        renamed = {name: row_filter(name).relabelled(records) for name in merging}
-        return Cell(
+        return build_cell(
             model=self.model,
             dataset=self.dataset,
-            records=records,
-            logits=logits,
-            keep=keep,
-            relabelled={suite: renamed[name] for suite, name in self.filters.items() if name in merging},
+            records=lake.read_table("extended_records", manifest=self.extended),
+            arrays=lake.read_arrays("probe_logits", manifest=self.logits),
+            texts=self.logits.details["texts"],
+            suites=[suite for suite in self.suites if suites is None or suite.id in suites],
+            filters={suite: row_filter(name) for suite, name in self.filters.items()},
+            shared_space=Capability.EMBED_IMAGES in self.family.offers,
+            scaled=self.family.logit == "scaled_cosine",
+            logit_scale=self.logits.details["logit_scale"],
             images=self._control_images(),
         )
 
@@ -209,19 +191,6 @@ class StoredCell:
                 hint="run `plumbline audit`, or materialise `probe_logits` of this cell again",
             )
         return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], self.workspace.shards)
-
-    def _suite_logits(self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]) -> SuiteLogits:
-        raw = arrays["raw"][:, chosen]
-        if Capability.EMBED_IMAGES not in self.family.offers:
-            return SuiteLogits(suite, raw)
-        return SuiteLogits.of_products(
-            suite,
-            raw,
-            image_norms=arrays["image_norm"],
-            text_norms=arrays["text_norm"][chosen],
-            logit_scale=self.logits.details["logit_scale"],
-            scaled=self.family.logit == "scaled_cosine",
-        )
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this cell; `audit_id` follows in `metric_table`."""

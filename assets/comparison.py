@@ -6,6 +6,7 @@ import polars as pl
 from assets.audit_tables import table_of_audit
 from assets.model_addresses import model_addresses
 from assets.results import OWNERS, markdown_table, materialised
+from plumbline.provenance.code_versions import code_version
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
 from plumbline.world.folders import PLANTED
 from resources.workspace import Workspace
@@ -16,7 +17,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version="2",
+    code_version=code_version(compare_with_published),
 )
 def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Published numbers beside the values that this audit measures.

@@ -12,12 +12,15 @@ from assets.sources import encoder_version
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.extended import extend_records, label_error_table
 from plumbline.datasets.ingestion import dataset_digest, ingest
+from plumbline.datasets.registry import reader_for
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
+from plumbline.provenance.code_versions import code_version
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
+_READING = code_version(ingest, reader_for, dataset_digest)
 _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS, "kinds": {"polars", "parquet"}}
 
 
@@ -27,7 +30,7 @@ _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS,
             "records",
             deps=["dataset_folder"],
             description="One row per accepted image: content hash, path, split and the dataset's labels.",
-            code_version="1",
+            code_version=_READING,
             **_SPEC,
         ),
         dg.AssetSpec(
@@ -35,7 +38,7 @@ _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS,
             deps=["dataset_folder"],
             description="Every rejected input: file, line, reason, what was found and what was expected. "
             "Accepted + quarantined = listed, always.",
-            code_version="1",
+            code_version=_READING,
             **_SPEC,
         ),
     ]
@@ -82,7 +85,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             dg.AssetDep("encoder_checkpoint", partition_mapping=of_labeller),
         ],
         pool="gpu",
-        code_version="1",
+        code_version=code_version(extend_records, label_error_table),
         **{**_SPEC, "kinds": {"polars", "pytorch"}},
     )
     def extended_records(

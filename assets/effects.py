@@ -7,9 +7,11 @@ import dagster as dg
 from assets.cells import StoredCell
 from assets.metrics import metric_settings
 from assets.results import OWNERS, markdown_table, materialised
+from plumbline.metrics.cell import build_cell
 from plumbline.metrics.paired.factors import FactorPair, factor_pairs
 from plumbline.metrics.paired.factors import factor_effects as effects_of
 from plumbline.metrics.predictions import Predictions, predictions_of
+from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
 
@@ -18,7 +20,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"numpy", "polars"},
-    code_version="1",
+    code_version=code_version(build_cell, factor_pairs, effects_of, predictions_of),
 )
 def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Effects of model size, amount of training data and data source on bias, all else equal.

@@ -17,21 +17,22 @@ from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.staleness import sort_cells
 from plumbline.digests import digest_json
 from plumbline.metrics.registry import metric_table as join_cells
+from plumbline.provenance.code_versions import code_version
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
 from plumbline.storage.files import commit_bytes
-from plumbline.version import __version__
 from resources.quality import Quality
 from resources.workspace import Workspace
 
-_SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
+_SPEC = {"group_name": "findings", "owners": OWNERS}
 
 
 @dg.asset(
     deps=["records", *CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES],
     kinds={"polars", "parquet"},
-    **_SPEC | {"code_version": "2"},
+    code_version=code_version(join_cells),
+    **_SPEC,
 )
 def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """All metrics of the audit in one table: estimate, interval, p, q, n, reason, and the digests of its sources.
@@ -49,7 +50,7 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     parts += sorted(digest_json([identity, families]) for _, identity, families in cells.models)
     pooled = agreement_over_models(workspace, [model for model, *_ in cells.models])
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
-    audit_id = digest_json([workspace.audit.digest, __version__, parts])
+    audit_id = digest_json([workspace.audit.digest, parts])
     frames = [lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES] + [
         each.rows for each in geometry
     ]
@@ -74,7 +75,9 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     )
 
 
-@dg.asset(deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
+@dg.asset(
+    deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, code_version="1", **_SPEC
+)
 def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """The Dagster and MLflow runs that computed each cell, with time, device and amount of work."""
     lake = workspace.lake
@@ -97,6 +100,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         "quarantine",
     ],
     kinds={"html"},
+    code_version=code_version(render),
     **_SPEC,
 )  # fmt: skip
 def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:

@@ -13,12 +13,11 @@ from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schem
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA, geometry_rows, geometry_words, prompt_embeddings
+from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
-from plumbline.version import __version__
 from resources.workspace import Workspace
 
-# Raised whenever the same embeddings would give other numbers.
-GEOMETRY_VERSION = "1"
+_VERSION = code_version(geometry_rows, geometry_words, prompt_embeddings)
 WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 
@@ -29,7 +28,7 @@ NO_TEXT_SPACE = "this model reads a text only together with an image: it has no 
     group_name="encoders",
     owners=OWNERS,
     kinds={"numpy", "polars"},
-    code_version=GEOMETRY_VERSION,
+    code_version=_VERSION,
 )
 def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Separation of positive and negative words of a trait in text space: wealthy from poor, sincere from dishonest.
@@ -89,7 +88,7 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
 def _identity(workspace: Workspace, encoder: str, texts: Committed) -> str:
     confidence = metric_settings(workspace).confidence
     suite = load_suite("perception").hash
-    return digest_json([encoder, texts.sha256, suite, confidence, GEOMETRY_VERSION, __version__])
+    return digest_json([encoder, texts.sha256, suite, confidence, _VERSION])
 
 
 def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 import polars as pl
 
-from assets.answers import StoredAnswers
+from assets.answers import LANGUAGE_VERSIONS, StoredAnswers
 from assets.partitions import LVLMS
 from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import polars_schema
@@ -46,7 +46,7 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         group_name="language",
         owners=OWNERS,
         kinds={"numpy", "polars"},
-        code_version=family.code_version,
+        code_version=LANGUAGE_VERSIONS[family.name],
     )
     def compute(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 import polars as pl
 
-from assets.cells import passed_cell
+from assets.cells import FAMILY_VERSIONS, passed_cell
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
@@ -32,7 +32,7 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
         group_name="metrics",
         owners=OWNERS,
         kinds={"numpy", "polars"},
-        code_version=family.code_version,
+        code_version=FAMILY_VERSIONS[family.name],
     )
     def compute(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         stored = passed_cell(context, workspace)

@@ -16,6 +16,7 @@ from plumbline.config.parts import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.generators.design import chosen, pictured, slices
+from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
 
@@ -166,7 +167,7 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
     group_name="slices",
     owners=OWNERS,
     kinds={"polars"},
-    code_version="1",
+    code_version=code_version(pictured, slices),
 )
 def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.

@@ -9,6 +9,7 @@ from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.metrics.paired.mitigations import bias_transfer as transfer_of
 from plumbline.metrics.paired.mitigations import transfers, verdict_counts
+from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
 
@@ -17,7 +18,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version="1",
+    code_version=code_version(transfer_of),
 )
 def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Effects of each mitigation on every axis of bias, on held-out images.

@@ -61,7 +61,8 @@ def _entry(graph, key: dg.AssetKey) -> str:
 
 def _facts(node) -> Iterator[tuple[str, str]]:
     kind = "observed" if node.is_observable else "computed"
-    yield "it is", kind if node.code_version is None else f"{kind}, version {node.code_version}"
+    declared = (node.code_version or "").isdecimal()
+    yield "it is", f"{kind}, version {node.code_version}" if declared else kind
     yield "one partition is", partition_of(node)
     yield "made from", _links(node.parent_keys)
     yield "goes into", _links(node.child_keys)

@@ -16,6 +16,9 @@ PACKAGES = ("plumbline", "assets", "resources", "orchestration", "documentation"
 CALLED_BY_DECORATORS = ("@model_validator", "@field_validator", "@app.callback", "@automation_sensor", "@executor")
 ALIVE = {
     "model_config": "pydantic reads it",
+    "TEXT_GRADIENTS": "the tables of families and methods name it",
+    "EXTENDED_SCHEMA": "documents the table for readers of the lake; a test holds it",
+    "mlflow_app": "MLflow loads it by its entry point",
     "evaluate": "Dagster calls it on conditions",
     "dask_executor": "Dagster calls it with the settings of a run",
     "LocalRunLauncher": "named in dagster.yaml",

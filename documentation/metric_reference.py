@@ -45,7 +45,7 @@ def _language_families() -> Iterator[str]:
 
 
 def _family(family: Family, needs: str) -> str:
-    asset = f"Asset [`{family.name}`](assets.md#{family.name}), version {family.code_version}."
+    asset = f"Asset [`{family.name}`](assets.md#{family.name})."
     return f"## {family.about.title}\n\n{family.about.description}\n\n{asset} {needs}\n"
 
 

@@ -342,6 +342,4 @@ def compute_annotated_agreement(cell: LanguageCell, *, settings: LanguageSetting
     return LanguageResult(metric_frame(annotation_rows(cell, settings=settings)))
 
 
-ANNOTATED_AGREEMENT = Family(
-    name="annotated_agreement", code_version="1", needs=("scores",), compute=compute_annotated_agreement
-)
+ANNOTATED_AGREEMENT = Family(name="annotated_agreement", needs=("scores",), compute=compute_annotated_agreement)

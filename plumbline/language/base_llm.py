@@ -104,4 +104,4 @@ def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: Lan
 # --- The family.
 
 
-BASE_LLM = Family(name="llm_twin", code_version="2", needs=("twin",), compute=base_llm_result)
+BASE_LLM = Family(name="llm_twin", needs=("twin",), compute=base_llm_result)

@@ -237,7 +237,6 @@ def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -
 
 COMPETENCE_FAMILY = Family(
     name="competence",
-    code_version="2",
     needs=("texts",),
     # Bounds are those of every definition: a share is within [0, 1], a count of words above 0.
     compute=competence_result,

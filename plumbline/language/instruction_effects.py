@@ -112,6 +112,4 @@ def compute_instruction_effects(cell: LanguageCell, *, settings: LanguageSetting
     return LanguageResult(metric_frame(rows))
 
 
-INSTRUCTION_EFFECTS = Family(
-    name="instruction_effects", code_version="2", needs=("scores",), compute=compute_instruction_effects
-)
+INSTRUCTION_EFFECTS = Family(name="instruction_effects", needs=("scores",), compute=compute_instruction_effects)

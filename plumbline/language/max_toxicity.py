@@ -448,7 +448,6 @@ def compute_max_toxicity(cell: LanguageCell, *, settings: LanguageSettings) -> L
 
 MAX_TOXICITY = Family(
     name="max_toxicity",
-    code_version="3",
     needs=("scores",),
     compute=compute_max_toxicity,
     tables={"occupation_scores": OCCUPATION_SCORES},

@@ -84,4 +84,4 @@ def _excluded(answers: pl.DataFrame) -> Reason | None:
 # --- The ratings family: numbers that a model gives people of each group.
 
 
-RATINGS = Family(name="ratings", code_version="2", needs=("texts",), compute=ratings_result)
+RATINGS = Family(name="ratings", needs=("texts",), compute=ratings_result)

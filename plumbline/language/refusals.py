@@ -126,6 +126,4 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
     return LanguageResult(metric_frame(rows))
 
 
-REFUSALS_AND_LENGTHS = Family(
-    name="refusals_and_lengths", code_version="2", needs=("texts",), compute=refusals_and_lengths_result
-)
+REFUSALS_AND_LENGTHS = Family(name="refusals_and_lengths", needs=("texts",), compute=refusals_and_lengths_result)

@@ -449,10 +449,4 @@ def _stereotypes(listed: pl.DataFrame, passed: int, undefined: Reasons, *, judge
     return {"value": float(listed["stereotype"].sum()), "reason": joined(why)}
 
 
-WORDS = Family(
-    name="words",
-    code_version="3",
-    needs=("texts",),
-    compute=words_result,
-    tables={"word_associations": WORD_ASSOCIATIONS},
-)
+WORDS = Family(name="words", needs=("texts",), compute=words_result, tables={"word_associations": WORD_ASSOCIATIONS})

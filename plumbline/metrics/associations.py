@@ -508,6 +508,4 @@ def _contrast_columns(
         yield from (row | {"event": dimension} for row in rows)
 
 
-ASSOCIATIONS = Family(
-    name="association_metrics", code_version="1", needs=("perception", "markedness"), compute=association_rows
-)
+ASSOCIATIONS = Family(name="association_metrics", needs=("perception", "markedness"), compute=association_rows)

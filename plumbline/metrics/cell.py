@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
-from plumbline.errors import MetricError
+from plumbline.datasets.filters import RowFilter
+from plumbline.errors import MetricError, StorageError
 from plumbline.reasons import joined, reason
 
 
@@ -134,6 +135,89 @@ class Cell:
         """Return the (n,) bool mask of rows that count for a suite."""
         mask = self.keep.get(suite)
         return np.ones(self.records.height, dtype=bool) if mask is None else mask
+
+
+def build_cell(
+    *,
+    model: str,
+    dataset: str,
+    records: pl.DataFrame,
+    arrays: Mapping[str, NDArray[np.float32]],
+    texts: Sequence[str],
+    suites: Iterable[Suite],
+    filters: Mapping[str, RowFilter],
+    shared_space: bool,
+    scaled: bool,
+    logit_scale: float,
+    images: NDArray[np.float32] | None = None,
+) -> Cell:
+    """Build a cell from what is stored of it.
+
+    Parameters
+    ----------
+    arrays : mapping
+        `raw`, the (n, t) responses to each text; where images and texts share a space also `image_norm` (n,) and
+        `text_norm` (t,).
+    texts : sequence of length t
+        The text of each column of `raw`.
+    filters : mapping of str to RowFilter
+        By suite id: which rows count, and what their labels are called.
+    shared_space, scaled : bool
+        Whether the encoder embeds both in one space, and whether its logit is the scaled cosine; `logit_scale` is the
+        checkpoint's own factor.
+    images : (n, d) float32, optional
+        As `Cell.images`.
+
+    Raises
+    ------
+    StorageError
+        If the arrays are of another length than the records, or lack a text of a suite.
+    """
+    where = f"{dataset}|{model}"
+    if len(arrays["raw"]) != records.height:
+        raise StorageError(
+            "logits and records of this cell differ in length",
+            where=where,
+            found=f"{len(arrays['raw'])} rows of logits",
+            expected=f"{records.height} records",
+            hint="materialise `image_embeddings` of this cell again",
+        )
+    column = {text: i for i, text in enumerate(texts)}
+    logits = {}
+    for suite in suites:
+        if lacking := [text for text in suite.texts if text not in column]:
+            raise StorageError(
+                f"the stored logits of this cell lack prompts of the suite `{suite.id}`",
+                where=where,
+                found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
+                expected="every prompt that the audit file asks for",
+                hint="materialise `text_embeddings` of this encoder and `probe_logits` of this cell again",
+            )
+        chosen = [column[text] for text in suite.texts]
+        raw = arrays["raw"][:, chosen]
+        logits[suite.id] = (
+            SuiteLogits.of_products(
+                suite,
+                raw,
+                image_norms=arrays["image_norm"],
+                text_norms=arrays["text_norm"][chosen],
+                logit_scale=logit_scale,
+                scaled=scaled,
+            )
+            if shared_space
+            else SuiteLogits(suite, raw)
+        )
+    merging = {each.name: each for each in filters.values() if each.relabel}
+    renamed = {name: each.relabelled(records) for name, each in merging.items()}
+    return Cell(
+        model=model,
+        dataset=dataset,
+        records=records,
+        logits=logits,
+        keep={suite: keep(records) for suite, keep in filters.items()},
+        relabelled={suite: renamed[each.name] for suite, each in filters.items() if each.relabel},
+        images=images,
+    )
 
 
 # --- What the rows of all families share.

@@ -175,8 +175,6 @@ class Family(Generic[CellT, SettingsT, ResultT]):
     ----------
     name : str
         Also the asset's name, and the name of its description in `FAMILY_TABLE`.
-    code_version : str
-        Raised whenever the same input would give other numbers.
     needs : tuple of str
         What must be there for it to have rows. Metrics of images: families of suites, of which one is enough, see
         `plumbline.catalog.suites.Suite.family`; language metrics: `texts`, `scores` or `twin`.
@@ -187,7 +185,6 @@ class Family(Generic[CellT, SettingsT, ResultT]):
     """
 
     name: str
-    code_version: str
     needs: tuple[str, ...]
     compute: Compute[CellT, SettingsT, ResultT]
     tables: Mapping[str, Schema] = field(default_factory=dict)

@@ -391,4 +391,4 @@ def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return pl.concat([outcome_rows(cell, settings=settings), caption_rows(cell, settings=settings)])
 
 
-OUTCOMES = Family(name="outcome_metrics", code_version="2", needs=("outcomes", "captions"), compute=_rows)
+OUTCOMES = Family(name="outcome_metrics", needs=("outcomes", "captions"), compute=_rows)

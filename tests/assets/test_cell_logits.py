@@ -3,30 +3,41 @@
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from assets import cells
 from assets.cells import StoredCell
 from plumbline.catalog.suites import load_suite
-from plumbline.encoders.families import FAMILIES, answers, require_suites
-from plumbline.errors import ConfigError
+from plumbline.encoders.families import FAMILIES, Capability, answers, require_suites
+from plumbline.errors import ConfigError, StorageError
+from plumbline.metrics.cell import build_cell
 
 SUITE = load_suite("gender_labels")
 IMAGES = np.array([[3.0, 4.0], [1.0, 0.0]], dtype=np.float32)
 TEXTS = np.array([[0.0, 2.0], [1.0, 1.0], [1.0, 0.0]], dtype=np.float32)
-CHOSEN = [2, 0]
 COSINE = np.array([[0.6, 0.8], [1.0, 0.0]])
 
 
-def read(family, scale=10.0):
-    stored = SimpleNamespace(details={"family": family, "logit_scale": scale})
-    cell = StoredCell(workspace=None, dataset="d", model="m", records=None, extended=None, logits=stored)
-    arrays = {
-        "raw": IMAGES @ TEXTS.T,
-        "image_norm": np.linalg.norm(IMAGES, axis=1),
-        "text_norm": np.linalg.norm(TEXTS, axis=1),
-    }
-    return cell._suite_logits(SUITE, arrays, CHOSEN)
+def read(name, scale=10.0):
+    family = FAMILIES[name]
+    cell = build_cell(
+        model="m",
+        dataset="d",
+        records=pl.DataFrame({"image_id": ["a", "b"]}),
+        arrays={
+            "raw": IMAGES @ TEXTS.T,
+            "image_norm": np.linalg.norm(IMAGES, axis=1),
+            "text_norm": np.linalg.norm(TEXTS, axis=1),
+        },
+        texts=[SUITE.texts[1], "another text", SUITE.texts[0]],
+        suites=[SUITE],
+        filters={},
+        shared_space=Capability.EMBED_IMAGES in family.offers,
+        scaled=family.logit == "scaled_cosine",
+        logit_scale=scale,
+    )
+    return cell.logits[SUITE.id]
 
 
 @pytest.mark.parametrize("family", ["open_clip", "clip"])
@@ -71,3 +82,13 @@ def test_a_control_without_a_shared_space_has_no_spread_of_images(family, monkey
     stored = SimpleNamespace(details={"family": family, "images": "a digest of pairs"})
     cell = StoredCell(workspace=None, dataset="d", model="m", records=None, extended=None, logits=stored)
     assert cell._control_images() is None
+
+
+def test_stored_logits_that_lack_a_prompt_or_a_row_are_refused():
+    arrays = {"raw": IMAGES @ TEXTS.T}
+    known = {"model": "m", "dataset": "d", "filters": {}, "shared_space": False, "scaled": False, "logit_scale": 1.0}
+    two, three = (pl.DataFrame({"image_id": list("abc")[:n]}) for n in (2, 3))
+    with pytest.raises(StorageError, match=r"lack prompts of the suite `gender_labels`[\s\S]*d\|m"):
+        build_cell(**known, records=two, arrays=arrays, texts=["a", "b", "c"], suites=[SUITE])
+    with pytest.raises(StorageError, match=r"differ in length[\s\S]*2 rows of logits[\s\S]*3 records"):
+        build_cell(**known, records=three, arrays=arrays, texts=["a", "b", "c"], suites=[])

@@ -285,4 +285,4 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
         yield from (partial(level_rows, faces), partial(change_rows, faces))
 
 
-CONFOUNDS = Family(name="confound_metrics", code_version="1", needs=("perception",), compute=confound_rows)
+CONFOUNDS = Family(name="confound_metrics", needs=("perception",), compute=confound_rows)

@@ -186,4 +186,4 @@ def _ndkl_rows(ranking: AttributeRankings) -> Iterator[Row]:
             yield ranking.chance_row("ndkl", desired, chance)
 
 
-RANKINGS = Family(name="ranking_metrics", code_version="1", needs=("perception",), compute=ranking_rows)
+RANKINGS = Family(name="ranking_metrics", needs=("perception",), compute=ranking_rows)

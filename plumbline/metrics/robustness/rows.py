@@ -226,4 +226,4 @@ def _calibration_rows(task: TestedTask) -> Iterator[Row]:
         yield common | {"metric": "calibration_max_p_harm"} | maximum
 
 
-ROBUSTNESS = Family(name="robustness_metrics", code_version="1", needs=("templates",), compute=robustness_rows)
+ROBUSTNESS = Family(name="robustness_metrics", needs=("templates",), compute=robustness_rows)

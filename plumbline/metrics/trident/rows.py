@@ -343,4 +343,4 @@ def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return pl.concat([trident_rows(cell, settings=settings), equal_opportunity_rows(cell, settings=settings)])
 
 
-TRIDENT = Family(name="trident_metrics", code_version="6", needs=("trident",), compute=_rows)
+TRIDENT = Family(name="trident_metrics", needs=("trident",), compute=_rows)

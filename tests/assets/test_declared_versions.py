@@ -1,0 +1,21 @@
+"""Nobody raises the version of a cheap result; dear ones, and deliveries, declare theirs."""
+
+from assets.cells import FAMILY_VERSIONS
+from orchestration.definitions import defs
+
+DEAR = {
+    "text_embeddings", "image_embeddings", "probe_logits", "generations", "toxicity_scores", "logit_adjustment",
+    "bias_prompts", "prompt_array", "saner",
+}  # fmt: skip
+DELIVERED = {"tracked_run", "tracked_answers", "audit_record", "provenance"}
+
+
+def test_only_dear_results_and_deliveries_declare_a_version():
+    nodes = [node for node in defs.resolve_asset_graph().asset_nodes if node.is_materializable]
+    declared = {node.key.to_user_string() for node in nodes if (node.code_version or "").isdecimal()}
+    assert declared == DEAR | DELIVERED
+    assert all(node.code_version for node in nodes)
+
+
+def test_each_family_has_a_version_of_its_own():
+    assert len(set(FAMILY_VERSIONS.values())) == len(FAMILY_VERSIONS)
