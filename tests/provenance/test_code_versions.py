@@ -61,8 +61,11 @@ def test_classes_that_are_loaded_by_name_are_reached():
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """Return a copy of the package, whose versions are then computed."""
-    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__", "checkpoints"))
+    """Return a copy of what metrics can reach of the package, and of language; versions are then computed of it."""
+    for part in ("metrics", "statistics", "catalog", "datasets", "language"):
+        shutil.copytree(PACKAGE / part, tmp_path / PACKAGE.name / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in PACKAGE.glob("*.*"):
+        shutil.copy(path, tmp_path / PACKAGE.name)
     monkeypatch.setattr(code_versions, "PACKAGE", tmp_path / PACKAGE.name)
     code_versions._sources.cache_clear()
     yield tmp_path / PACKAGE.name
@@ -87,7 +90,7 @@ def test_a_change_moves_the_versions_of_those_that_reach_it(copied):
 
     changed(copied, "metrics/disparities.py", "\n\n\n", "\n\n\n# a comment\n")
     assert not moved()
-    changed(copied, "report/html.py", "\nimport ", "\nimport this\nimport ")
+    changed(copied, "language/words.py", "\nimport ", "\nimport this\nimport ")
     assert not moved()
     changed(copied, "metrics/disparities.py", "smoothing=0.5", "smoothing=0.25")
     reaching = {n for n, compute in computes.items() if "plumbline.metrics.disparities" in closure(compute.__module__)}

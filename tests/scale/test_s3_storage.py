@@ -8,11 +8,13 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from endpoint_doubles import settings
 from homes import make_home
 from upath import UPath
 
 from plumbline.errors import StorageError
-from plumbline.generators.judge import Judged, Judgements
+from plumbline.generators.judge import RUNS, StereotypeJudge
+from plumbline.http.chat import ChatClient, ChatReply
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.files import commit_bytes, require_reachable
 from plumbline.storage.kept_rows import KeptRows
@@ -84,12 +86,18 @@ def test_kept_rows_are_found_again_and_damaged_parts_are_removed(workspace):
     assert len(opened()) < 3
 
 
-def test_judgements_are_found_again(workspace):
-    kept = Judgements(workspace.judgements, "judge")
-    judged = Judged(("kind",), runs=1, unreadable=0, invented=0)
-    assert kept.find("man", ["kind", "tall"]) is None
-    kept.keep("man", ["kind", "tall"], judged, [])
-    assert Judgements(workspace.judgements, "judge").find("man", ["kind", "tall"]) == judged
+def test_judgements_are_found_again(workspace, monkeypatch):
+    asked = []
+
+    def ask_all(_, requests):
+        asked.extend(requests)
+        return ((position, ChatReply('["kind"]', "stop")) for position in range(len(requests)))
+
+    monkeypatch.setattr(ChatClient, "ask_all", ask_all)
+    for _ in range(2):
+        judge = StereotypeJudge(settings("http://127.0.0.1:9/v1"), workspace.judgements)
+        assert judge("man", ["kind", "tall"]) == ["kind"]
+        assert len(asked) == RUNS, "nothing is asked twice"
 
 
 def test_an_audit_of_the_past_is_found_by_its_record(workspace):
