@@ -53,7 +53,7 @@ class Association:
     effect_size : float
         In standard deviations; nan where s does not vary.
     p_value : float
-        Against "the groups are interchangeable".
+        Of the permutation test of "the groups are exchangeable".
     exact : bool
         Whether p comes from all partitions.
     reason : tuple of Reason
@@ -78,7 +78,7 @@ class Associations:
     effect_size : (m,) float64
         The statistic in standard deviations over all images (Cohen's d).
     p_value : (m,) float64
-        Against "the groups are interchangeable".
+        Of the permutation test of "the groups are exchangeable".
     exact : bool
         Whether p comes from all partitions.
     category : Association
@@ -107,8 +107,8 @@ def sc_weat(
 ) -> Associations:
     """Return the single-category word embedding association test of every column.
 
-    s(x, A, B) = mean over A of cos(x, a) - mean over B of cos(x, b) (eq. 2); es = s / sd over A and B of cos(x, z)
-    (eq. 4); over the columns their means (eqs. 3 and 5), tested by the mean of s (eq. 6).
+    s(x, A, B) = mean over A of cos(x, a) - mean over B of cos(x, b) (eq. 2); es = s / sd of cos(x, z) over all z in A
+    and B (eq. 4). `category` has the means of both over the columns (eqs. 3 and 5); its test is of the mean s (eq. 6).
 
     Parameters
     ----------
@@ -117,14 +117,14 @@ def sc_weat(
     in_a : (n,) bool
         Images of the first group A; the others are B. Sizes may differ, and the partitions keep them.
     permutations : int
-        Random partitions, where there are more than `plumbline.statistics.partitions.EXACT_LIMIT` in all.
+        Number of random partitions, drawn where more than `plumbline.statistics.partitions.EXACT_LIMIT` exist.
     rng : Generator
         Source of the random partitions; not used where all are enumerated.
     alternative : {"greater", "less", "two-sided"}
-        "greater" is the paper's: A is closer than interchangeable groups would be.
+        "greater" is the paper's: A is closer to the word than B.
     strict : bool
-        False: partitions that tie with the observed one (to 1e-12) count, and of random ones p is (1 + count) /
-        (1 + permutations). True: the share of partitions strictly beyond, as the paper writes it.
+        False: partitions that tie with the observed one (to 1e-12) count as extreme, and with random partitions p is
+        (1 + count) / (1 + permutations). True: the share of strictly more extreme partitions, as the paper writes it.
     ddof : int
         Of the standard deviation: 1, or 0.
 
@@ -160,7 +160,7 @@ def sc_weat(
 
 
 class AssociationSizes(NamedTuple):
-    """The statistics s and effect sizes es of columns: (m,) float64 both; or how each of n images moves them."""
+    """Statistics s and effect sizes es of columns, (m,) each; from `influences`, their (n, m) influences."""
 
     statistic: NDArray[np.float64]
     effect_size: NDArray[np.float64]
@@ -303,9 +303,9 @@ def association_estimates(
     Returns
     -------
     AssociationEstimates
-        p is two-sided, of the t test that the value is 0. Group sizes count as given. The t quantile is that of the
-        group with fewer images, or clusters: cautious (Welch's degrees of freedom lie between that and all). No
-        interval where a group has one image, or one cluster.
+        p is two-sided, of the t test that the value is 0. Group sizes are treated as fixed. Degrees of freedom are
+        those of the group with fewer images, or clusters: conservative (Welch's lie between these and those of all).
+        No interval where a group has one image, or one cluster.
     """
     statistic, effect_size = association_sizes(columns, in_a)
     of_statistic, of_effect = influences(columns, in_a)
@@ -340,8 +340,8 @@ def association_estimates(
 def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> AssociationSizes:
     """Return the (n, m) influence of each image on s and on es, within its own group.
 
-    The variance over both groups is the mean of the groups' variances, weighted by their shares, and the product of
-    the shares times s²: an image moves it by its own square, and through s.
+    The variance over both groups is the mean of the groups' variances, weighted by their shares, plus the product of
+    the shares times s²: an image influences it through its own squared deviation, and through s.
     """
     n = len(columns)
     share = in_a.mean()
@@ -360,7 +360,7 @@ def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Associa
 
 
 def _weighted(values: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values @ means where nan counts only in the categories that hold it."""
+    """Return values @ means; nan only for categories with an undefined column."""
     missing = np.isnan(values)
     if not missing.any():
         return values @ means
@@ -389,15 +389,15 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     With two groups the first by name is compared with the second (man - woman); with more each with all others. The
     test is one-sided as in the paper: p is small where the group lies closer to the word, large where its reference
-    does; `two_sided` rows ask for either. Partitions count images as exchangeable. Where they come in clusters that
-    is too cautious for groups within clusters and too bold for groups between them: `cluster_t` rows then test,
-    two-sided, with the cluster-robust errors of the intervals.
+    does; `two_sided` rows test both directions. Partitions treat images as exchangeable. With clustered images that
+    is conservative where groups vary within clusters and liberal where they vary between clusters: `cluster_t` rows
+    then have the two-sided t test with the cluster-robust errors of the intervals.
     """
     return metric_frame(compute_rows(_parts(cell, settings)))
 
 
 def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
-    # Drawn partitions belong to places: in the order of the images' ids, whatever order they came in.
+    # Random partitions are drawn by position: sorted by id, results do not depend on the order of the records.
     order = cell.records["image_id"].arg_sort().to_numpy()
     for logits in cell.logits.values():
         if logits.cosine is None:
@@ -415,7 +415,7 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
 
 
 def _contrasts(groups: Groups) -> list[Contrast]:
-    """Return whom to compare with whom; nothing where only one group has a name."""
+    """Return the pairs of groups to compare; none with fewer than two groups."""
     if len(groups.names) == 2:
         return [Contrast(*groups.names, groups.codes == 0)]
     if len(groups.names) < 2:
@@ -482,7 +482,7 @@ def _contrast_columns(
 
     for i, word in enumerate(perception.words):
         yield tested("sc_weat_effect", "paper", estimates.effect_size[i], greater[i]) | {"probe": word}
-    # Of the standard deviation over n instead of n - 1.
+    # From effect sizes with ddof = 1 to those with ddof = 0.
     factor = float(np.sqrt(n / (n - 1)))
     for i, scale in enumerate(perception.scales):
         effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + i

@@ -1,4 +1,4 @@
-"""What a metric family reads: one encoder on one dataset, with all that was computed for it."""
+"""The input of a metric family: everything computed for one encoder on one dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SuiteLogits:
     Attributes
     ----------
     logits : (n, m) float32
-        As the released Trident code takes them from the encoder's family (CLIP: raw dot products; ALIGN:
+        As the released Trident code defines them for each encoder family (CLIP: raw dot products; ALIGN:
         `logits_per_image`; BridgeTower: image-text-matching logit 1; OWLv2: mean class logit over the patches).
         Rows follow the records, columns the suite.
     cosine : (n, m) float32 or None
@@ -96,13 +96,13 @@ class SuiteLogits:
 
     @property
     def ranking(self) -> NDArray[np.float32]:
-        """Return what top-1 goes by: the cosines, or where there are none the logits."""
+        """Return the scores whose argmax is the top-1 candidate: the cosines, or the logits where there are none."""
         return self.logits if self.cosine is None else self.cosine
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoder × dataset.
+    """One encoder on one dataset: its responses, and the labels of the images.
 
     Attributes
     ----------
@@ -128,11 +128,11 @@ class Cell:
     images: NDArray[np.float32] | None = None
 
     def labels(self, suite: str) -> pl.DataFrame:
-        """Return the records with the labels that count for a suite."""
+        """Return the records with their labels merged as the suite's filter says, if it merges any."""
         return self.relabelled.get(suite, self.records)
 
     def rows(self, suite: str) -> NDArray[np.bool_]:
-        """Return the (n,) bool mask of rows that count for a suite."""
+        """Return the (n,) bool mask of the rows that the suite's filter keeps."""
         mask = self.keep.get(suite)
         return np.ones(self.records.height, dtype=bool) if mask is None else mask
 
@@ -151,7 +151,7 @@ def build_cell(
     logit_scale: float,
     images: NDArray[np.float32] | None = None,
 ) -> Cell:
-    """Build a cell from what is stored of it.
+    """Build a cell from stored arrays.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def build_cell(
     texts : sequence of length t
         The text of each column of `raw`.
     filters : mapping of str to RowFilter
-        By suite id: which rows count, and what their labels are called.
+        By suite id: which rows are kept, and which labels are merged.
     shared_space, scaled : bool
         Whether the encoder embeds both in one space, and whether its logit is the scaled cosine; `logit_scale` is the
         checkpoint's own factor.
@@ -230,7 +230,7 @@ def base_row(cell: Cell, **columns: object) -> Row:
 
 
 RowPart = Callable[[], Iterable[Row]]
-"""Computes some rows of a cell; what it draws depends on no other part."""
+"""Computes some rows of a cell; its random draws do not depend on any other part."""
 
 
 def compute_rows(parts: Iterable[RowPart]) -> list[Row]:

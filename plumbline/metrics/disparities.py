@@ -305,7 +305,7 @@ class Resamples:
     jackknife: Callable[[TableStatistic], Jackknife]
 
     def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
-        """Return the same of what statistics need of the tables."""
+        """Apply `view` to every table: that of the data, the replicates and those of the jackknife."""
         table, resampled, permuted = map(view, (self.table, self.resampled, self.permuted))
         return Resamples(
             table, resampled, permuted, lambda statistic: self.jackknife(lambda left: statistic(view(left)))
@@ -372,7 +372,7 @@ class ImageOutcomes:
         return np.moveaxis(events, (0, 1), (-2, -1))
 
     def draws(self, names: list[str], settings: MetricSettings) -> Resamples:
-        """Draw resamples and permutations, from generators that are named by what they are for."""
+        """Draw resamples and permutations, from generators seeded by `names`."""
         resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
         permuted = self.permuted(settings.permutations, permuting)
         if self.clusters is None:
@@ -385,7 +385,7 @@ class ImageOutcomes:
         return Resamples(self.table, resampled, permuted, partial(jackknife_clusters, tables))
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return (r, g, c) tables as if group labels were shuffled: over all images, or as their clusters demand."""
+        """Return (r, g, c) tables as if group labels were shuffled over all images, or as in `permute_clusters`."""
         if self.clusters is None:
             return permute_tables(self.table, permutations=permutations, rng=rng)
         return permute_clusters(
@@ -417,7 +417,7 @@ class Statistic:
     pairs : bool
         Whether it is over pairs of groups, some of which may be undefined.
     disparity : bool
-        Whether it compares groups, and lies on one side of parity: chance alone then moves it away.
+        Whether it compares groups and is bounded by parity, so that chance alone moves it away from parity.
     """
 
     metric: str
@@ -461,7 +461,7 @@ def disparity_rows(
         return
     named = ("model", "dataset", "suite", "event", "attribute", "probe")
     names = [str(common[key]) for key in named if key in common]
-    # Every statistic is of event counts and group sizes: these are taken from the draws once for all.
+    # All statistics are functions of event counts and group sizes: compute these from the draws once.
     draws = outcomes.draws(names, settings).mapped(outcomes.events)
     small = small_groups_reason(outcomes.groups.names, sizes.tolist(), settings.min_group)
     for each in statistics:

@@ -103,7 +103,7 @@ def max_gap(correct: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np
 # --- Rows of equal opportunity: are the classes of a dataset recognised equally often in every group?
 
 Gap = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
-"""Of correctly classified and all images by class and group, (..., C, g), one value (...)."""
+"""A function of the correctly classified and of all images, both (..., C, g), that returns (...) values."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ClassStratifiedOutcomes(ImageOutcomes):
     Attributes
     ----------
     classes : int
-        C; group i is class i // g.
+        Number of classes, C. Code i of `groups` is group i % g of class i // g.
     """
 
     classes: int
@@ -141,13 +141,13 @@ class ClassStratifiedOutcomes(ImageOutcomes):
                 )  # fmt: skip
             else:
                 shuffled.append(np.zeros((permutations, each, 2), dtype=np.int64))
-        # Of very many images fewer are drawn.
+        # `permute_clusters` draws fewer permutations for very many images: keep as many as there are for every class.
         fewest = min(map(len, shuffled))
         return np.concatenate([tables[:fewest] for tables in shuffled], axis=1)
 
 
 def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
-    """Return the rows of the classes that the cell has true labels for, by every other attribute that it has labels of.
+    """Return the rows of the classes that the cell has true labels for, by every other labelled attribute.
 
     The test has no probe: top-1 by logit among the classes alone, ties to the lower index. `event` is the class.
     """

@@ -1,4 +1,4 @@
-"""Families of metrics, of images and of texts alike: settings, metadata and invariants, what is computed together."""
+"""Metric families: settings, metadata and invariants of metrics, and which metrics are computed together."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class MetricSettings(DrawSettings):
     Attributes
     ----------
     min_group : int
-        Smaller groups are reported and flagged.
+        Groups with fewer images are still reported, with a note in `reason`.
     label_margin : float
         Automatic gender labels below this margin |p_man - p_woman| are dropped in `confident_labels`, in
         [0, 1].
     label_error : float
-        Share of automatic labels that may be wrong where a dataset has no gender of its own, in [0, 0.5): how far the
-        rates by them could then move.
+        Assumed error rate of automatic gender labels where a dataset has no true ones, in [0, 0.5): it bounds the
+        rates by true gender.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class MetricSettings(DrawSettings):
 
 
 Number = Annotated[float, Strict()]
-"""A number that a data file writes as one: no text and no truth value."""
+"""A number in a data file; strings and booleans are not converted."""
 
 
 _STRICT = ConfigDict(extra="forbid")
@@ -80,10 +80,10 @@ class Traits:
     name : str
         As in the column `metric`.
     meaning, formula, source : str
-        What it says, for people; how it is computed, in plain characters, with the definitions in parentheses; which
-        paper and place it is from.
+        What the metric says, in plain language; its formula, with the definitions in parentheses; the paper and the
+        place in it.
     bounds : (float, float)
-        Every defined value lies within.
+        Lower and upper bound of every defined value.
     when_identical : float, "equal" or None
         Its value where all groups are treated alike, nan if it is then undefined; "equal" where each group has a value
         and these are then equal; None where the metric does not compare groups.
@@ -91,19 +91,19 @@ class Traits:
         The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; None
         where it is not shown there.
     unit : str or None
-        Such as `score`, `share`, `words`, `US dollars a year`; of language metrics.
+        Unit of a language metric, such as `score`, `share`, `words`, `US dollars a year`.
     function : str or None
         The function that computes it, by its full name. This and the following attributes apply to image metrics only.
     shape : {"scalar", "by_group"} or None
         One value, or one per group. Renaming groups leaves the first alone and permutes the second.
     empty_group : {"nan", "left_out"} or None
-        An empty group's own value is nan; or the value is that of the other groups alone.
+        "nan": an empty group has the value nan; "left_out": a value over several groups ignores empty ones.
     ties : {"lower index wins", "by id", "no effect"}
-        How equal responses are resolved: the first candidate wins; equal images are ordered by their id; or equal
-        responses are nothing special.
+        How equal responses are resolved: the first candidate wins; equal images are ordered by their id; or ties do
+        not affect the metric.
     scale, shift : {"invariant", "equivariant"} or None
-        What multiplying all responses by a positive number, or adding one, does to the value: nothing, or the same to
-        the value. None where neither holds.
+        What happens to the value when all responses are multiplied by a positive number (`scale`) or a constant is
+        added to them (`shift`): nothing ("invariant"), or the same ("equivariant"). None where neither holds.
     """
 
     name: str
@@ -161,7 +161,7 @@ ResultT = TypeVar("ResultT", covariant=True)
 
 
 class Compute(Protocol[CellT, SettingsT, ResultT]):
-    """A function from a cell to its metric rows; none of a metric that the cell does not allow."""
+    """A function from a cell to its metric rows; metrics that do not apply to the cell have no rows."""
 
     def __call__(self, cell: CellT, *, settings: SettingsT) -> ResultT:
         """Return rows in the schema of `plumbline.catalog.schema`, with further tables where the family has any."""
@@ -176,8 +176,8 @@ class Family(Generic[CellT, SettingsT, ResultT]):
     name : str
         Also the asset's name, and the name of its description in `FAMILY_TABLE`.
     needs : tuple of str
-        What must be there for it to have rows. Metrics of images: families of suites, of which one is enough, see
-        `plumbline.catalog.suites.Suite.family`; language metrics: `texts`, `scores` or `twin`.
+        Required inputs. Image metrics: families of suites (`plumbline.catalog.suites.Suite.family`), of which one is
+        enough. Language metrics: `texts`, `scores`, or `twin` for the answers of the base language model.
     compute : callable
         `compute(cell, settings=...)` gives the rows.
     tables : mapping of str to Schema

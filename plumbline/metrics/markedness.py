@@ -79,10 +79,9 @@ def mean_markedness(
     Returns
     -------
     Estimate
-        In percent. The interval is Wilson's with the number of independent yes-or-no answers that would vary as much
-        as these do (Korn & Graubard 1998): n of them for one template and images without clusters, fewer where images
-        of a cluster agree, more where templates disagree. Where all answers agree it is the number of images or
-        clusters.
+        In percent. The interval is Wilson's with the effective sample size (Korn & Graubard 1998): n for one template
+        and images without clusters, less where images of a cluster agree, more where templates disagree. Where all
+        answers agree it is the number of images or clusters.
     """
     n = len(prefers_neutral)
     reasons = joined(group_size_reason(n, min_group))
@@ -129,7 +128,7 @@ AVERAGED = "mean_over_templates"
 def markedness_parts(
     cell: Cell, logits: SuiteLogits, order: NDArray[np.int64], settings: MetricSettings
 ) -> Iterator[RowPart]:
-    """Give what computes the rows of each attribute that the suite has words for.
+    """Give one function per attribute with prompts in the suite, which computes the rows of that attribute.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ def markedness_parts(
     for groups in attribute_groups(labels):
         names = tuple(name for name in groups.names if (groups.attribute, name) in marked)
         if names:
-            # Labels without a word that marks them are no group here.
+            # Labels without a prompt that names them are left out.
             places = np.array([names.index(n) if n in names else -1 for n in groups.names] + [-1])
             chosen = Groups(groups.attribute, names, places[groups.codes])
             common = base_row(cell, suite=suite.id, suite_hash=suite.hash, attribute=groups.attribute)
@@ -192,8 +191,8 @@ def _gap_rows(
 ) -> Iterator[Row]:
     """Give the gap between the most and the least marked group.
 
-    An image's answer is the number of templates under which it prefers the neutral prompt to its own group's; answers
-    are what is resampled, and what is dealt out to the groups at random: within clusters where images come in them.
+    The outcome of an image is the number of templates under which it prefers the neutral prompt to its own group's.
+    Bootstrap and permutation test are those of `ImageOutcomes`, over clusters where images come in them.
     """
     most = prefers.shape[1]
     answers = ImageOutcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)

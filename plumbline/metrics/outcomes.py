@@ -113,7 +113,7 @@ def estimate_proportions(
     Parameters
     ----------
     min_group : int or None
-        Reasons name empty groups and smaller ones; None where all images are counted, not groups of them.
+        Reasons name empty groups and groups smaller than this; None for rates over all images.
     """
     if min_group is None:
         reasons = [joined(None if size else reason("no_images")) for size in n.ravel().tolist()]
@@ -175,7 +175,7 @@ def _outcome_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
 def harm_rows(
     cell: Cell, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> Iterator[Row]:
-    """Give the row of the share of the images that count whose best match is in the event."""
+    """Give the row of the harm rate: the share of the kept images whose best match is in the event."""
     hit = event.hit[event.kept]
     counted = np.array([hit.sum()]), np.array([len(hit)])
     rate = estimate_proportions(*counted, confidence=settings.confidence, min_group=None)[0]
@@ -187,7 +187,7 @@ def harm_rows(
 
 
 def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None) -> ImageOutcomes:
-    """Return in which images of some groups an event is the top-1: outcome 0."""
+    """Return the outcome of every kept image by group: 0 where its top-1 is in the event, otherwise 1."""
     kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
     return ImageOutcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
 
@@ -257,10 +257,10 @@ def _mean_of_tasks_rows(
 # --- Rows of captions by scene: each image is compared with its own scene's captions; the negative ones are the event.
 
 CONTRASTED = ("race", "gender", "age")
-"""Record columns whose groups have captions of their own."""
+"""Attributes whose groups have captions of their own."""
 
 BY_SCENE = (replace(PARITY, definition="by_scene"),)
-"""Within one scene the groups are small and often without the event: the difference alone is always defined."""
+"""Statistics within one scene, where groups are small: a ratio is undefined in a group without the event."""
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class CaptionEvent:
 class SceneStratifiedOutcomes(ImageOutcomes):
     """Outcomes whose group labels are shuffled within scenes, since each scene has captions of its own.
 
-    Where images also come in clusters, labels are shuffled as the clusters demand.
+    Where images also come in clusters, labels are shuffled as in `ImageOutcomes.permuted`.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     For each attribute that has captions of its own: event `negative_<attribute>_caption`, top-1 by cosine (by logit
     where the encoder has none) among the captions of the image's scene; ties go to the lower index, the positive
     captions first. `probe` names the scene of rows by scene. Scenes that lack positive or negative captions are
-    skipped, and so are those that show fewer than two groups: age is contrasted where both ages are shown.
+    skipped, and so are those that show fewer than two groups of the attribute.
     """
     return metric_frame(compute_rows(_caption_parts(cell, settings)))
 

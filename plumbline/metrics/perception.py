@@ -1,4 +1,4 @@
-"""The words of social perception, and the responses of images to them."""
+"""Cosines of images with the words of a perception suite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALENCES = ("positive", "negative")
 
 
 def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
-    """Return word -> (dimension, valence) of the scales of a suite that have two poles: those of the ABC model."""
+    """Return word -> (dimension, valence) for scales with two poles, `agency_positive` and `agency_negative`."""
     valence_of: dict[str, tuple[str, str]] = {}
     for scale, words in suite.scales.items():
         dimension, _, valence = scale.rpartition("_")
@@ -26,6 +26,7 @@ def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
 
 
 _AT_ONCE = 8
+"""Words whose cosines under all templates are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Perception:
     words : tuple of str
     cosine : (n, w) float64
     scales : dict of str to (w,) float64
-        Weight of each word in a scale: 1 / its words.
+        Weight of each word in a scale: 1 / number of its words, 0 for words of other scales.
     dimensions : dict of str to (w,) float64
         For scales with two poles, `agency_positive` and `agency_negative`: the weights of one minus the other's.
     labels : DataFrame
@@ -55,7 +56,7 @@ class Perception:
 
 
 def perception_of(logits: SuiteLogits, kept: NDArray[np.int64], labels: pl.DataFrame) -> Perception:
-    """Return what a suite says of some images, given as positions in the cell with their labels."""
+    """Return the cosines of some images with a suite's words; `kept` are their positions in the cell."""
     scales = logits.suite.scales
     words = tuple(dict.fromkeys(word for scale in scales.values() for word in scale))
     weights = {scale: np.array([(word in chosen) / len(chosen) for word in words]) for scale, chosen in scales.items()}

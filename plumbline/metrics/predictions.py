@@ -17,14 +17,16 @@ from plumbline.statistics.groups import Groups, attribute_groups
 
 @dataclass(frozen=True)
 class EventPredictions:
-    """One event of a suite on the images of a cell.
+    """Which images of a cell are classified into one event of a suite.
 
     Attributes
     ----------
+    skewed : bool
+        Whether Max Skew is computed for the event.
     hit : (n,) bool
         Whether the image's top-1 belongs to the event.
     kept : (n,) bool
-        Rows that count.
+        Images that the suite's filter keeps.
     """
 
     suite: str
@@ -66,7 +68,7 @@ class Predictions:
     Attributes
     ----------
     groups : mapping of str to list of Groups
-        By suite: the groups that its filtered labels give. Suites of one labelling share one list.
+        By suite: the groups of its filtered labels. Suites with the same labels share one list.
     clusters : (n,) int64 or None
         Cluster of each image, where images come in clusters.
     answers : mapping of str to mapping of (str, str) to EventPredictions

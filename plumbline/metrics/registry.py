@@ -22,7 +22,7 @@ FAMILIES: dict[str, ImageFamily] = families_by_name(OUTCOMES, TRIDENT, ASSOCIATI
 """Every family by name."""
 
 TEXT_SPACE = "valence_geometry"
-"""The metrics of a text space: of a checkpoint and no dataset, so no family of a cell."""
+"""Name of the family of text-embedding metrics: it needs a checkpoint but no dataset, so it is not in `FAMILIES`."""
 
 METRICS: dict[str, Traits] = traits_by_metric(*FAMILIES, TEXT_SPACE)
 """Every metric by name."""
@@ -38,7 +38,7 @@ _ORDER = [
 
 
 def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: float = 0.95) -> pl.DataFrame:
-    """Join the rows of all cells.
+    """Join the rows of all cells into the metric table.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: f
     audit_id : str
         Identity of the audit, filled into every row.
     confidence : float
-        Coverage of the intervals of the rank correlations, which are made here: that of the cells' intervals.
+        Confidence level of the intervals of the rank correlations, which are computed here; use that of the cells.
 
     Returns
     -------
     DataFrame
         The schema of `plumbline.catalog.schema`, sorted, with min-max normalised probe rates and rank correlations
-        of checkpoints added and q-values filled. These depend on the whole audit: their identity is `audit_id`, not
-        the `cell_id` that some carry along. Equal inputs give equal rows in equal order, so the stored table is
+        of checkpoints added and q-values filled. These depend on the whole audit, so `audit_id` identifies them; a
+        `cell_id` in such a row does not. Equal inputs give equal rows in equal order, so the stored table is
         byte-identical.
     """
     schema = polars_schema()

@@ -1,4 +1,4 @@
-"""Valence geometry: how far apart a text space holds positive and negative words of a trait, and its principal axes.
+"""Valence geometry: how far apart text embeddings of a trait's positive and negative words lie, and principal axes.
 
 Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix C.1.
 """
@@ -28,7 +28,7 @@ from plumbline.statistics.estimates import Estimate
 Floats = NDArray[np.float64]
 AXES = 3
 MAX_PARTITIONS = 50_000
-"""More partitions of the words of a dimension into two valences are not enumerated."""
+"""Above this number of partitions of a dimension's words into two valences there is no permutation p-value."""
 _NAN = float("nan")
 
 Average = Literal["embeddings", "cosines"]
@@ -69,7 +69,7 @@ class DimensionGeometry:
 
 @dataclass(frozen=True)
 class ValenceGeometry:
-    """A text space, seen through words that have a dimension and a valence.
+    """Geometry of the text embeddings of words that have a dimension and a valence.
 
     Attributes
     ----------
@@ -106,8 +106,8 @@ def valence_geometry(
     which prompt.
 
     Intervals are over the choice of words: a jackknife that leaves out one word at a time, each valence by itself,
-    with t of words - 1 degrees of freedom within a valence and words - 2 across. The paper's t-test takes pairs that
-    share a word for independent; the permutation test does not.
+    with t of words - 1 degrees of freedom within a valence and words - 2 across. The paper's t-test treats pairs that
+    share a word as independent; the permutation test does not.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _estimate(
     first: NDArray[np.bool_],
     confidence: float,
 ) -> Estimate:
-    """Return a statistic of words with its jackknife interval, each valence that has words by itself."""
+    """Return a statistic of words with its jackknife interval, stratified by valence."""
     words, value = len(first), statistic(cosines, first)
     if math.isnan(value):
         return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
@@ -272,7 +272,7 @@ def _permutation_p(cosines: Floats, first: NDArray[np.bool_], value: float) -> f
 # Rows, and the table of words
 
 TEXT = "text"
-"""Column `dataset` of numbers that are of a text space alone: there are no images."""
+"""Value of the column `dataset` in rows about text embeddings, which need no images."""
 
 GEOMETRY_SCHEMA: dict[str, pl.DataType] = {
     "model": pl.String(),

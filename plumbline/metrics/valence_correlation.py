@@ -40,7 +40,7 @@ def valence_correlation(
         Cluster of each image, where images come in clusters.
     confidence : float
         Confidence level of the interval: Fisher's z with standard error 1 / sqrt(n - 3); where images come in
-        clusters, z with its cluster-robust linearised error and t by the number of clusters.
+        clusters, with the cluster-robust error of the infinitesimal jackknife and clusters - 1 degrees of freedom.
     min_group : int
         Smaller groups are flagged.
 
@@ -70,7 +70,7 @@ def valence_correlation(
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = float(np.clip((x * y).mean(), -1, 1))
     low = high = np.nan
-    # A correlation of 1 but for rounding has no interval either.
+    # No interval either where rounding alone keeps |r| from 1.
     if 1 - abs(r) >= 1e-12:
         influence = (x * y - r * (x**2 + y**2) / 2) / n / (1 - r**2)
         error = None if clusters is None else standard_errors(influence, clusters)
@@ -82,7 +82,7 @@ def valence_correlation(
 def correlation_rows(
     cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
 ) -> Iterator[Row]:
-    """Give how the poles of each dimension go together, over all images and within every group."""
+    """Give the correlation of the two poles of each dimension, over all images and within every group."""
     everyone = np.ones(len(perception.cosine), dtype=bool)
     views: list[tuple[str | None, str | None, NDArray[np.bool_]]] = [(None, None, everyone)]
     views += [(g.attribute, name, g.codes == i) for g in attributes for i, name in enumerate(g.names)]
