@@ -19,7 +19,7 @@ from plumbline.errors import MetricError
 from plumbline.statistics.jackknife import Jackknife
 
 _BLOCK = 2_000_000
-"""Weights that exist at once: 16 MB, whatever the number of units and resamples."""
+"""Maximum number of weights in memory at a time: 16 MB, whatever the number of units and resamples."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def resample_sums(table: ArrayLike, *, resamples: int, rng: np.random.Generator)
         size = next_fast_len(length, real=True)
         mass = irfft(rfft(outcomes / n, size) ** n, size)[:length]
         # Rounding leaves about 1e-15 of mass on impossible sums: remove it.
-        below = np.cumsum(np.where(mass > 1e-13, mass, 0.0))
-        drawn[group] = np.searchsorted(below, rng.random(resamples) * below[-1], side="right")
+        cdf = np.cumsum(np.where(mass > 1e-13, mass, 0.0))
+        drawn[group] = np.searchsorted(cdf, rng.random(resamples) * cdf[-1], side="right")
     return drawn.T
 
 
@@ -155,7 +155,7 @@ def bootstrap_weights(
     Parameters
     ----------
     index : type
-        Of the whole numbers that are drawn; a generator gives other draws for another type.
+        Integer dtype of the draws; the same generator draws other numbers with another dtype.
     """
     drawn = rng.integers(0, units, size=(rows, units), dtype=index)
     drawn += units * np.arange(rows, dtype=index)[:, None]
@@ -188,7 +188,7 @@ def weight_blocks(
     index : type
         As in `bootstrap_weights`.
     block : int, optional
-        Weights that exist at once; by default what 16 MB hold.
+        Maximum number of weights in memory at a time; 16 MB by default.
     """
     parts = [np.arange(units)] if strata is None else [np.flatnonzero(strata == s) for s in np.unique(strata)]
     for rows in _block_sizes(resamples, units, block):

@@ -140,7 +140,7 @@ class ClusterSeries:
         return shares(self.sums.sum(axis=0), self.sizes.sum(axis=0))
 
     def weights(self, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
-        """Yield bootstrap weights of the clusters: within series where each is of one, else from all."""
+        """Yield bootstrap weights of the clusters, stratified by series if every cluster has values of one only."""
         held = self.sizes > 0
         strata = held.argmax(axis=1) if (held.sum(axis=1) == 1).all() else None
         return weight_blocks(len(self.sizes), resamples=resamples, rng=rng, strata=strata)
@@ -180,7 +180,7 @@ class ClusterSeries:
 
 
 def of_clusters(estimate: Estimate, n: int, *, quantile: float | None = None) -> Estimate:
-    """Return an estimate from `n` clusters, with the caveats of its interval; `quantile`: its level."""
+    """Return an estimate with n clusters and the caveats of so many; `quantile` in [0, 1] if it is of one."""
     if n == 0:
         return undefined()
     if n == 1:
@@ -250,7 +250,7 @@ def cluster_summaries(
 ) -> list[ClusterSummary]:
     """Return the mean and a linear quantile of columns of values, all from the same resamples of whole clusters.
 
-    The mean has a BCa interval. The quantile has a percentile interval, which holds its level: BCa's acceleration comes
+    The mean has a BCa interval. The quantile has a percentile interval, with nominal coverage: BCa's acceleration comes
     from the jackknife, which is inconsistent for quantiles (Efron 1982, 3.4).
 
     Parameters
@@ -267,7 +267,7 @@ def cluster_summaries(
     Returns
     -------
     list of ClusterSummary
-        One per column; n: clusters. nan without values; no interval with one cluster, or where no value differs.
+        One per column; n: clusters. nan without values; no interval with one cluster, or where all values are equal.
 
     Raises
     ------

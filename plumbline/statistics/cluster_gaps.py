@@ -36,7 +36,7 @@ def group_gap(
     confidence: float = 0.95,
     kind: Literal["difference", "ratio", "deviation"] = "difference",
 ) -> Estimate:
-    """Return the largest minus, or over, the smallest group mean, or their standard deviation, with interval and p.
+    """Return a gap between group means (difference, ratio or standard deviation, see `kind`) with interval and p.
 
     The observed gap is biased upwards: chance alone separates the extreme groups, more so with many groups and few
     clusters. If the gap expected under no difference (estimated from centred resamples) is at least 10% of the value,
@@ -50,11 +50,11 @@ def group_gap(
         As in `group_means`.
     permutations : int
         Group labels are permuted within clusters; where every cluster is of one group, over whole clusters. All values
-        of one group in one cluster keep together: they are the seeds of one image. For very many images there are fewer
+        of one group in one cluster move together: they are the seeds of one image. For very many images there are fewer
         permutations (`plumbline.statistics.clusters.MAX_PERMUTED_LABELS`).
     kind : {"difference", "ratio", "deviation"}
-        A ratio is nan where a group's mean is not above 0. The standard deviation (ddof 0) is over the groups there
-        are.
+        A ratio is nan where a group's mean is not above 0. The standard deviation (ddof 0) is over the groups
+        with values.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def max_min_ci(
     """Return the max-min gap of several groups' means with a confidence interval for that of the true means.
 
     The observed gap exceeds the true one on average, and a resampled gap exceeds the observed one, so that no bootstrap
-    interval of the gap itself holds its level with many groups. Here the gap is bounded from every pair of groups:
+    interval of the gap itself has nominal coverage with many groups. Here the gap is bounded from every pair of groups:
 
     - below by the largest lower end of simultaneous intervals of all pairs, d - c·se, where c is the quantile of the
       largest |t| among all pairs in the bootstrap of centred means (Tukey's studentised range for unequal errors; Efron
@@ -189,8 +189,9 @@ def deviation_ci(
 ) -> Estimate:
     """Return the standard deviation (ddof 0) of several groups' means with a confidence interval; see `max_min_ci`.
 
-    By the triangle inequality errors change a standard deviation by at most their own. It is bounded below by the
-    quantile of the standard deviation of the errors, and above by the error in the direction of their largest variance.
+    By the triangle inequality, errors of the means change their standard deviation by at most the standard deviation of
+    the errors. The lower end subtracts a quantile of that, from centred resamples; the upper end adds t times the error
+    in the direction of largest error variance.
     """
     deviation = Estimate(float(means.std()), np.nan, np.nan)
     errors, reasons = _errors(means, replicates, clusters)
@@ -221,7 +222,7 @@ def _errors(
 
 
 def _factors(largest: NDArray[np.float64], clusters: int, confidence: float) -> tuple[float, float]:
-    """Return t's quantile for one pair, and the bootstrap's for all, widened as t is against the normal."""
+    """Return the t quantile for one pair, and the bootstrap quantile for all times t over normal quantile."""
     tail = (1 + confidence) / 2
     single = float(stats.t.ppf(tail, clusters - 1))
     return single, float(np.quantile(largest, confidence)) * single / float(stats.norm.ppf(tail))

@@ -1,4 +1,4 @@
-"""Tables of images that come in clusters, such as counterfactual sets: whole clusters are resampled and left out."""
+"""Count tables of clustered images, such as counterfactual sets: whole clusters are resampled and left out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from plumbline.statistics.jackknife import Jackknife, standard_errors
 FEW_CLUSTERS = 20
 """Intervals from fewer clusters are unreliable (Cameron, Gelbach & Miller 2008); the reason reports it."""
 MAX_PERMUTED_LABELS = 200_000_000
-"""Images × permutations at most: some two seconds. Beyond it there are fewer permutations."""
+"""Maximum of images × permutations, about two seconds; for more images there are fewer permutations."""
 _BLOCK = 4_000_000
 
 
 def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
-    """Return the cluster of each image, its set, or None where no set has two images.
+    """Return the cluster of each image, which is its `set_id`, or None where no set has two images.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def permute_clusters(
 ) -> NDArray[np.int64]:
     """Draw tables under "no difference between groups", with the dependence within clusters preserved.
 
-    Where clusters hold several groups, labels are permuted within each cluster: a person's own looks then cancel out.
+    Where clusters hold several groups, labels are permuted within each cluster: what its images share then cancels out.
     Where every cluster is of one group, labels are permuted over whole clusters.
 
     Parameters
@@ -231,7 +231,7 @@ def cluster_wilson(
     Parameters
     ----------
     hit : (n,) bool, or float in [0, 1]
-        A part of a hit, such as of a tie, counts as that part.
+        Fractional hits, such as shares of a tie, count as fractions.
     clusters : (n,) int
 
     Returns

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.suites import GENDERS
 
 AUDITED_ATTRIBUTES = ("gender", "race", "age_group", "physical")
+"""Columns of the records that define groups; `physical` has characteristics such as `obese`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Groups:
 
 def label_codes(labels: pl.Series, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Return each label's position in `names`, -1 for null and for anything else."""
-    # A column without a single label has no String type by itself.
+    # A column of nulls alone does not have the type String.
     return (
         labels.cast(pl.String)
         .replace_strict(list(names), list(range(len(names))), default=-1, return_dtype=pl.Int64)
@@ -72,7 +73,7 @@ def crossed_with_gender(classes: Groups, genders: pl.Series) -> Groups:
 
 
 def mixed_groups(classes: Groups, records: pl.DataFrame) -> Groups | None:
-    """Return the classes crossed with the automatic gender labels of records; None where no image has both.
+    """Return classes crossed with automatic gender labels (Trident's mixed tests); None where no image has both.
 
     None for classes of gender too: crossing gender with predicted gender is meaningless.
     """

@@ -15,7 +15,7 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 MAX_UNDEFINED_SHARE = 0.05
 """Above this share of undefined replicates no interval is given."""
 _TIE = 1e-12
-"""Equal statistics of different counts differ in their last bits: within this, relative above 1, they tie."""
+"""Tolerance for ties, relative above 1: equal statistics of different counts may differ in their last bits."""
 
 
 def wilson(
@@ -146,7 +146,7 @@ def bca_array(
     if null is not None:
         least = 0.5 / np.maximum(drawn.kept, 1)
         shift = ndtri(np.clip(drawn.share_below(np.full(center.shape, null)), least, 1 - least)) - bias
-        # The inverse of the map from levels to quantiles, which has a pole where no level reaches.
+        # Inverse of BCa's map from level to quantile; beyond its pole no level reaches the null value.
         stretch = 1 + rate * shift
         tail = ndtr(-np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias))
         p = np.where(drawn.usable, np.maximum(2 * tail, 1 / (drawn.kept + 1)), np.nan)

@@ -72,8 +72,8 @@ def standard_errors(
     Parameters
     ----------
     influence : (n, ...) float
-        Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n. Images of no group
-        that is compared have 0.
+        Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n. It is 0 for images
+        outside the compared groups.
     clusters : (n,) int, optional
         Cluster of each image; by default each image is its own cluster.
     every_unit : bool
@@ -162,7 +162,7 @@ def hotelling_p_value(estimate: ArrayLike, influence: ArrayLike, clusters: NDArr
     Returns
     -------
     float
-        nan where there are not more independent units than statistics, or where the statistics do not vary freely.
+        nan where there are not more independent units than statistics, or where their covariance is singular.
     """
     value = np.asarray(estimate, dtype=np.float64)
     rows = unit_sums(np.asarray(influence, dtype=np.float64), clusters)
@@ -177,5 +177,5 @@ def hotelling_p_value(estimate: ArrayLike, influence: ArrayLike, clusters: NDArr
     if np.linalg.matrix_rank(covariance / np.outer(spread, spread), tol=1e-9, hermitian=True) < k:
         return float("nan")
     distance = float(value @ np.linalg.solve(covariance, value))
-    free = units_used - k
-    return float(fdtrc(k, free, distance * free / (k * (units_used - 1))))
+    df = units_used - k
+    return float(fdtrc(k, df, distance * df / (k * (units_used - 1))))

@@ -3,8 +3,8 @@
 A difference between two checkpoints on the same images must be resampled with both answers to an image in one draw.
 Drawing images once for all checkpoints does that for every pair: a replicate is one weight per image, and the counts of
 all checkpoints, events and groups are one matrix product. So are the sums over a random half of the images, from which
-the counts after swapping two checkpoints' answers follow for any pair. Images that come in sets are drawn, and
-swapped, with their whole set.
+the counts after swapping two checkpoints' answers follow for any pair. Clustered images are drawn, and swapped, with
+their whole cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AnswerDraws:
     resampled : (m, g, r) float32
         Counts in each bootstrap replicate.
     resampled_sizes : (g, r) float32
-        Group sizes in each replicate: as they are, unless whole sets are drawn.
+        Group sizes in each replicate: constant, unless whole clusters are drawn.
     halves : (m, g, p) float32
         Counts within a random half of the images (each chosen with probability ½).
     """
@@ -106,34 +106,34 @@ def draw_answers(
         )
     # The last column counts every image, which gives the sizes of the groups.
     columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=answers.dtype)])
-    per_set = _by_set(columns, groups, clusters, n_groups)
-    counts = per_set.sum(axis=1).reshape(-1, n_groups)
-    resampled = _resampled(per_set, resamples, rng).reshape(len(columns), n_groups, -1)
-    halves = _halved(per_set[: len(answers) * n_groups], permutations, rng)
+    per_cluster = _by_cluster(columns, groups, clusters, n_groups)
+    counts = per_cluster.sum(axis=1).reshape(-1, n_groups)
+    resampled = _resampled(per_cluster, resamples, rng).reshape(len(columns), n_groups, -1)
+    halves = _halved(per_cluster[: len(answers) * n_groups], permutations, rng)
     return AnswerDraws(
         counts[:-1], counts[-1], resampled[:-1], resampled[-1], halves.reshape(len(answers), n_groups, -1)
     )
 
 
-def _by_set(
+def _by_cluster(
     columns: NDArray[np.bool_] | NDArray[np.int64],
     groups: NDArray[np.int64],
     clusters: NDArray[np.int64],
     n_groups: int,
 ) -> NDArray[np.int64]:
-    """Return (k · g, s) sums by column, group and set."""
+    """Return (k · g, c) sums by column, group and cluster."""
     within = groups >= 0
-    # A set without an image that counts changes nothing; drawing it would only change the sizes.
+    # Clusters without an image in a group are left out: they would only make the group sizes vary more.
     codes = np.unique(clusters[within], return_inverse=True)[1]
-    sets = int(codes.max(initial=-1)) + 1
-    cell = groups[within] * sets + codes
+    n_clusters = int(codes.max(initial=-1)) + 1
+    cell = groups[within] * n_clusters + codes
     # Sums of whole numbers far below 2^53 are exact.
-    sums = [np.bincount(cell, weights=column, minlength=n_groups * sets) for column in columns[:, within]]
-    return np.stack(sums).astype(np.int64).reshape(len(columns) * n_groups, sets)
+    sums = [np.bincount(cell, weights=column, minlength=n_groups * n_clusters) for column in columns[:, within]]
+    return np.stack(sums).astype(np.int64).reshape(len(columns) * n_groups, n_clusters)
 
 
 def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return (k, resamples) sums over as many units, drawn with replacement, as (k, u) columns have."""
+    """Return (k, resamples) sums of (k, u) columns over bootstrap resamples of the units."""
     units = columns.shape[1]
     if not units:
         return np.zeros((len(columns), resamples), dtype=np.float32)
@@ -177,7 +177,7 @@ class JackknifeCounts:
     first, second : (k, e, g) int64
     sizes : (k, g) int64
     kinds : (strata, c) int64
-        Images of each kind within what is resampled by itself; its k cells that are not 0 are the rows above.
+        Images of each kind, by stratum (group, or one for all clusters); its k non-zero cells are the rows above.
     """
 
     first: NDArray[np.int64]
@@ -208,9 +208,9 @@ def leave_one_out(
     events, both = len(first), np.concatenate([first, second])
     if clusters is not None:
         columns = np.concatenate([both, np.ones((1, len(groups)), dtype=both.dtype)])
-        per_set = _by_set(columns, groups, clusters, n_groups)
-        left = (per_set.sum(axis=1)[:, None] - per_set).T.reshape(-1, 2 * events + 1, n_groups)
-        kinds = np.ones((1, per_set.shape[1]), dtype=np.int64)
+        per_cluster = _by_cluster(columns, groups, clusters, n_groups)
+        left = (per_cluster.sum(axis=1)[:, None] - per_cluster).T.reshape(-1, 2 * events + 1, n_groups)
+        kinds = np.ones((1, per_cluster.shape[1]), dtype=np.int64)
         return JackknifeCounts(left[:, :events], left[:, events:-1], left[:, -1], kinds)
     # Images that agree in group and in all answers are alike: one of each kind is left out.
     values = 2 if both.dtype == np.bool_ else int(both.max(initial=0)) + 1

@@ -30,7 +30,7 @@ _DRAWN = 256_000_000
 """Images × subsets that are drawn at once: 32 MB as bits."""
 
 _SPARSE = 0.25
-"""Share of images below which subsets are drawn too small at first."""
+"""Subsets of a smaller share of the images are first drawn too small on purpose, then filled, see `_random_bits`."""
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
@@ -51,8 +51,8 @@ def is_enumerable(n: int, size: int) -> bool:
 def subset_sums(columns: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the column sums over every subset of `size` rows.
 
-    A subset is one of the first half of the rows with one of the second, so its sum is theirs, one addition each. The
-    halves are done alike.
+    Every subset is the union of a subset of the first half of the rows and one of the second, so its sum takes one
+    addition. The sums over the halves are computed in the same way, recursively.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ def subset_sums(columns: NDArray[np.float64], size: int) -> NDArray[np.float64]:
 
 
 def half_sums(columns: NDArray[np.float64], size: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Give the sums over the subsets of the first half of the rows, and of the second, that together have `size`.
+    """Give pairs of arrays: sums over subsets of the first half of the rows, and of the second, of `size` together.
 
-    Every subset of `size` rows is one of the first with one of the second, of exactly one of the pairs given.
+    Every subset of `size` rows is the union of one subset from each side of exactly one pair.
     """
     half = len(columns) // 2
     for first in range(max(0, size - (len(columns) - half)), min(size, half) + 1):
@@ -98,7 +98,7 @@ def count_subsets(
 ) -> SubsetCounts:
     """Count the subsets of `size` rows whose sum lies below `low`, and above `high`, in every column.
 
-    No subset is formed: with the sums of one half sorted, a search finds how many of them go with each of the other.
+    Subsets are not enumerated: the sums of one half are sorted, and a binary search counts the matches of each other.
 
     Parameters
     ----------
@@ -121,15 +121,15 @@ def count_subsets(
 
 @dataclass(frozen=True)
 class SubsetBlock:
-    """Random subsets of n images, each grown step by step.
+    """Random subsets of n images of several sizes, each a superset of that of the size before.
 
     Attributes
     ----------
     n : int
     bits : (rows, w) uint8
-        The subsets of the first size, one bit per image, the first image highest; padded to a multiple of 64.
+        The subsets of the first size, one bit per image, most significant bit first; padded to a multiple of 64.
     added : tuple of (rows, d) uint16 or int32
-        The images that make each further size of the one before.
+        The images that are added to the subsets of one size to give those of the next.
     """
 
     n: int
@@ -160,8 +160,8 @@ def random_subsets(n: int, sizes: Sequence[int], *, count: int, rng: np.random.G
     """Draw random subsets of n images, uniform over all subsets of their size, in blocks of bounded memory.
 
     Each image is included independently with about the right probability, then random flips fix the size; both steps
-    are uniform over the subsets of a size. A subset of a further size is the one before
-    with images added at random: uniform too, though not independent of it.
+    are uniform over the subsets of a size. A subset of a further size is the one before with images added at random:
+    uniform too, though not independent of it.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def random_subsets(n: int, sizes: Sequence[int], *, count: int, rng: np.random.G
 
 
 def _random_bits(n: int, size: int, rows: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Toss a coin an image, 64 at once, so that the subsets have about the wanted size."""
+    """Draw each image independently, 64 at once, so that the subsets have about the wanted size."""
     odds = size / n
     spread = math.sqrt(n * odds * (1 - odds))
     if odds < _SPARSE:
@@ -310,7 +310,7 @@ class PermutationCounts:
 
 
 def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
-    """Compare with every partition.
+    """Test the difference of means against all partitions.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) 
 def random_partition_test(
     columns: NDArray[np.float64], groups: list[NDArray[np.bool_]], sizes: list[int], blocks: Iterable[SubsetBlock]
 ) -> list[PermutationCounts]:
-    """Compare with random partitions: one matrix product for all columns, and for groups of like size.
+    """Test the difference of means against random partitions, in one matrix product for groups of equal size.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def random_partition_test(
     groups : list of (n,) bool
         Each is compared with all other images.
     sizes : list of int
-        The sizes of the blocks' subsets, in their order: of each group its smaller side.
+        The sizes of the blocks' subsets, in their order; each group is tested at its `smaller_size`.
 
     Returns
     -------
@@ -380,19 +380,19 @@ def is_exact(in_a: NDArray[np.bool_]) -> bool:
 # --- Random partitions shared by many comparisons: similar sizes grow from one another, and draws are cached.
 
 _STEP = 16
-"""Sizes within this part of the images are grown from one another: to add one costs as much as six in a product."""
+"""Sizes that differ by at most n / 16 share draws; to add one image costs as much as six in a matrix product."""
 
 _KEPT = 50_000_000
-"""Bytes of a draw that is kept; more are drawn anew each time. The latest eight are kept, all those of a dataset."""
+"""Maximum bytes of a draw that is cached; larger ones are drawn anew. The cache holds eight, enough for a dataset."""
 
 
 def random_subset_chains(
     n: int, sizes: Iterable[int], *, count: int, seed: int
 ) -> Iterator[tuple[list[int], Iterable[SubsetBlock]]]:
-    """Give random subsets of all the sizes.
+    """Give random subsets of several sizes, in chains: similar sizes share draws.
 
-    Subsets that differ by few images are cheaper to sum by what was added. What is drawn depends on the arguments
-    alone, so that all encoders of a dataset share it; the latest draws are kept for the next encoder.
+    Sums over subsets that differ by few images are cheaper to update than to recompute. Draws depend on the arguments
+    alone, so that all encoders of a dataset share them; the latest are cached for the next encoder.
 
     Parameters
     ----------

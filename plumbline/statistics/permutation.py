@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 
 MAX_ADDITIONS = 2_000_000_000
-"""Additions of the exact test at most, some two seconds; beyond it the distribution is drawn."""
+"""Maximum number of additions of the exact test, about two seconds; above it sums are drawn at random."""
 _AT_ONCE = 4_000_000
 
 
@@ -51,15 +51,15 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
 
 def _hypergeometric(left: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw `size` images without replacement from what is left of each outcome (c, r), for all permutations."""
-    given = np.empty_like(left)
-    wanted = np.full(left.shape[1], size)
-    behind = left.sum(axis=0)
+    drawn = np.empty_like(left)
+    to_draw = np.full(left.shape[1], size)
+    others = left.sum(axis=0)
     for outcome in range(left.shape[0] - 1):
-        behind = behind - left[outcome]
-        given[outcome] = rng.hypergeometric(left[outcome], behind, wanted)
-        wanted = wanted - given[outcome]
-    given[-1] = wanted
-    return given
+        others = others - left[outcome]
+        drawn[outcome] = rng.hypergeometric(left[outcome], others, to_draw)
+        to_draw = to_draw - drawn[outcome]
+    drawn[-1] = to_draw
+    return drawn
 
 
 def p_value(observed: float, permuted: ArrayLike, *, alternative: Literal["greater", "less"] = "greater") -> float:
@@ -112,15 +112,15 @@ def within_cluster_sum_test(
 ) -> NDArray[np.float64]:
     """Return the exact two-sided p per group under exchangeability of amounts within each cluster.
 
-    A set gives its groups amounts, such as how often each had the maximum in three seeds. Under the null hypothesis a
-    group has any of its set's amounts with equal probability, whatever the seeds have in common, and independently of
-    other sets. Its sum then is a sum of independent draws, whose distribution is the convolution of those of the sets.
-    Where every set gives 1 to one group this is the binomial test against 1 / g.
+    In a cluster each group has an amount, such as how often it had the maximum in three seeds. Under the null
+    hypothesis a group has any of the cluster's amounts with equal probability, however dependent the seeds are, and
+    independently of other clusters. Its sum over clusters is then a sum of independent draws, whose distribution is a
+    convolution. Where one group of every cluster has 1 and the others 0, this is the binomial test against 1 / g.
 
     Parameters
     ----------
     amounts : (s, g) int
-        At least 0. Shares of a tie are made whole numbers by a common factor, which changes nothing.
+        By cluster and group, at least 0. Scale fractions, such as shares of a tie, to whole numbers: p is unchanged.
     draws : int
         Where the exact distribution would take more than `MAX_ADDITIONS` additions, so many sums are drawn instead.
     rng : Generator, optional
@@ -129,7 +129,7 @@ def within_cluster_sum_test(
     Returns
     -------
     (g,) float64
-        Twice the smaller tail, at most 1. nan without sets or with fewer than two groups.
+        Twice the smaller tail, at most 1. nan without clusters or with fewer than two groups.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def within_cluster_sum_test(
 
 
 def _mass(table: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
-    """Return the probability of each sum of one random amount a set, by convolution."""
+    """Return the distribution of a sum of one random amount per cluster, by convolution."""
     mass, reached = np.zeros(longest), 1
     mass[0] = 1.0
     for row in np.sort(table, axis=1):

@@ -61,8 +61,8 @@ def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -
 # A group's count is then how many draws lie between two ranks, which is looked up in the cumulative
 # counts of the draws.
 #
-# Images that come in sets have no such shortcut: there whole sets are drawn, and the ranking is walked by
-# weight.
+# Clustered images have no such shortcut: whole clusters are drawn, and the k best are found by cumulative
+# weights along the ranking.
 
 CLUSTER_RESAMPLES = 1_000
 """Maximum number of replicates when whole clusters are drawn: the cost grows with k."""
@@ -77,7 +77,7 @@ class TopDraws:
     Attributes
     ----------
     before : (r, length) int32
-        How many of the k best draws of each replicate fell on a rank above each rank; column 0 is the first rank.
+        How many of the k best draws of each replicate fell on a better rank than each; column 0 is the best rank.
     rank : (r,) int64
         Rank of the k-th best draw, from 0.
     at_rank : (r,) int64
@@ -336,13 +336,13 @@ def _two_sided(n: int, size: int, k: int) -> NDArray[np.float64]:
     """Return p of every count 0 .. k; those that cannot occur have 0."""
     from scipy.stats import hypergeom
 
-    chance = hypergeom(n, size, k).pmf(np.arange(k + 1))
-    order = np.argsort(chance)
-    total = np.cumsum(chance[order])
-    # As many as are at most as likely, those a rounding error above it included.
-    reached = np.searchsorted(chance[order], chance * _TIES, side="right")
+    pmf = hypergeom(n, size, k).pmf(np.arange(k + 1))
+    order = np.argsort(pmf)
+    total = np.cumsum(pmf[order])
+    # Number of counts that are at most as likely as each count, up to rounding.
+    reached = np.searchsorted(pmf[order], pmf * _TIES, side="right")
     p = np.minimum(total[np.maximum(reached, 1) - 1], 1.0)
-    p[chance == 0] = 0.0
+    p[pmf == 0] = 0.0
     p.flags.writeable = False
     return p
 
