@@ -31,7 +31,7 @@ from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 
 @dataclass(frozen=True)
 class VariedFaces:
-    """The images of a cell on which one thing is varied, with what a perception suite says of them.
+    """The images of a cell on which one thing is varied, with their cosines to a perception suite's words.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class VariedFaces:
     valence : (w,) str
         `positive` or `negative`.
     clusters : (n,) int64
-        Cluster of each image; every image for itself where the dataset has none.
+        Cluster of each image; each image is its own cluster where the dataset has none.
     few_clusters : Reason or None
         Caveat on intervals from few clusters.
     clustered : bool
@@ -150,7 +150,7 @@ def level_rows(faces: VariedFaces) -> Iterator[Row]:
 
 
 def _curves(faces: VariedFaces, mine: NDArray[np.bool_], levels: int) -> Iterator[tuple[str, str, Floats, float]]:
-    """Give the curves of one confound: definition, event, outcome, and what their intervals are multiplied by.
+    """Give the curves of one confound: definition, event, outcome, and a factor that widens their intervals.
 
     `less_blank`: the outcome. `within_sets`: the same after every set was brought to the common mean, so that the
     interval is that of the curve's shape and not of where a person's curve lies; widened by √(L / (L - 1)) for the
@@ -227,7 +227,7 @@ def _fit_rows(fit: ConfoundFit) -> Iterator[dict[str, Any]]:
 # Change of a perceived trait when one attribute of a face is changed
 
 PROTECTED = ("gender", "race", "age")
-"""Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""
+"""Protected attributes; everything else that a dataset varies is a confound (table B.2)."""
 
 
 def change_rows(faces: VariedFaces) -> Iterator[Row]:

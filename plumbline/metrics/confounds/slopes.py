@@ -21,7 +21,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Moments:
-    """What means and lines need of (n, w) outcomes: each image's mean over its words, and their spread around it.
+    """Sufficient statistics of (n, w) outcomes for means and lines: mean and variance over the words of each image.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def moments(levels: ArrayLike, outcomes: ArrayLike, clusters: NDArray[np.int64] 
     outcomes : (n,) or (n, w) float
         Of each image, or of each of its words.
     clusters : (n,) int or None
-        Set of each image.
+        Cluster of each image.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def level_means(
     levels : sequence
         The levels, in the order of the result.
     clusters : (n,) int, optional
-        Set of each image: the errors are then cluster-robust.
+        Cluster of each image: the errors are then cluster-robust.
     confidence : float
         Confidence level of the intervals.
 
@@ -163,7 +163,7 @@ class ConfoundFit:
     Attributes
     ----------
     slope : Coefficient
-        Change of the outcome a unit of the level; 0 where the confound does not matter.
+        Change of the outcome per unit of the level; 0 where the confound does not matter.
     intercept : Coefficient
         Outcome at level 0.
     r_squared : Estimate
@@ -202,7 +202,7 @@ def confound_fit(
     outcomes : (n,) or (n, w) float
         Outcome of each image, or of each of its words.
     clusters : (n,) int, optional
-        Set of each image.
+        Cluster of each image.
     confidence : float
         Confidence level of the intervals.
 
@@ -227,7 +227,7 @@ def confound_fit(
     centre, average = data.x.mean(), data.mean.mean()
     x, y = data.x - centre, data.mean - average
     per_slope = x / (x**2).sum()
-    # What each mean adds to slope and intercept, (n, 2).
+    # Weight of each image's mean in slope and intercept, (n, 2).
     weights = np.stack([per_slope, 1 / len(x) - centre * per_slope], axis=1)
     slope = float((x * y).sum() / (x**2).sum())
     intercept = float(average - slope * centre)
@@ -336,7 +336,7 @@ def mean_change(changes: ArrayLike, *, clusters: NDArray[np.int64] | None = None
     changes : (p,) float
         Absolute change of the outcome in every pair of images, at least 0.
     clusters : (p,) int, optional
-        Set of each pair: the error is then cluster-robust. Otherwise every pair counts as independent.
+        Cluster of each pair: the error is then cluster-robust. Otherwise every pair counts as independent.
     confidence : float
         Confidence level of the interval.
 
@@ -373,7 +373,7 @@ def compare_changes(
     first, second : (p,), (r,) float
         Absolute changes of the outcome under each attribute.
     clusters : pair of (p,), (r,) int, optional
-        Set of each pair, the same codes on both sides.
+        Cluster of each pair, the same codes on both sides.
     confidence : float
         Confidence level of the interval.
 

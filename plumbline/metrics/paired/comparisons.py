@@ -253,7 +253,7 @@ class TridentAnswers:
 
 
 def _by_name(groups: Groups) -> Groups:
-    """Return groups in the order of their names, in which an attribute's groups stand: they then share their draws."""
+    """Sort groups by name, as `attribute_groups` does, so that comparisons of the same groups share their draws."""
     order = np.argsort(groups.names)
     codes = np.append(np.argsort(order), -1)[groups.codes]
     return replace(groups, names=tuple(groups.names[i] for i in order), codes=codes)
@@ -342,7 +342,7 @@ def cell_effects(
 
 
 def _outcomes(cells: Mapping[str, Cell], side: str, at: NDArray[np.int64]) -> Cell:
-    """Return the outcome suites that all cells have, on the judged images; the side stands for the checkpoint."""
+    """Return the outcome suites that all cells have, on the compared images, with the side as name of the model."""
     cell = cells[side]
     logits = {
         name: replace(each, logits=each.ranking[at], cosine=None)
@@ -408,7 +408,7 @@ def _trident(cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[st
         winner, class_winner = each.winner[:, at], each.class_winner[:, at]
         scores[side] = {key: (winner == n_classes)[mask].sum(axis=0) for key, mask in valences.items()}
         scores[side][_CORRECT] = (winner == codes).sum(axis=0)
-        # Out of equally many trials on both sides.
+        # Scaled to the same number of trials on both sides.
         scores[side][_CORRECT_CLASS] = (class_winner == codes).sum(axis=0) * (trials // len(class_winner))
     tests: dict[Key, int] = {key: int(mask.sum()) for key, mask in valences.items()}
     mixed = mixed_groups(classes, before.records[at])

@@ -39,7 +39,7 @@ class Comparison:
     keys : tuple of Key
         The e answers, in the order in which the statistics take their counts.
     groups : Groups
-        Code -1 for images that do not count. Without an attribute (`everyone`) it is of no groups but all images.
+        Code -1 for images that do not count. Without an attribute (`everyone`) all images are one group.
     statistics : tuple of Statistic
     columns : mapping
         Columns of its rows.
@@ -192,7 +192,7 @@ def clustered_homogeneity_p_value(
 
 @dataclass(frozen=True)
 class SideDraws:
-    """The answers of one side that a comparison is of, with their paired resamples.
+    """The answers of one side in a comparison, with their paired resamples.
 
     Attributes
     ----------
@@ -309,8 +309,8 @@ def _drawn_values(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any
 # --- Rows of the differences of two sides on the same images: of two checkpoints, or of before and after
 # a mitigation.
 #
-# All that is compared on the same images and groups shares its draws; what the sides of a pair are is for
-# the caller to say. Source of the interval and the p: docs/decisions, 12.
+# All that is compared on the same images and groups shares its draws; the caller says what the sides of a
+# pair are. Interval and p: docs/decisions, 12.
 
 
 def paired_rows(

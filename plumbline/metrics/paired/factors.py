@@ -127,7 +127,7 @@ EFFECT_SCHEMA: Schema = {
     "value_first": pl.Float64,
     "value_second": pl.Float64,
 }
-"""One row an effect; `value` is `value_first` - `value_second`, `attribute` is null for harm rates."""
+"""One row per effect; `value` is `value_first` - `value_second`, `attribute` is null for harm rates."""
 
 
 def factor_effects(
@@ -151,7 +151,7 @@ def factor_effects(
         harm. `n` counts the images behind both values.
 
         The interval is a paired BCa bootstrap over images: a resample holds both checkpoints' answers to an image.
-        A disparity cannot fall below parity, and resampling adds to it; so where a chi-squared test (for
+        A disparity cannot fall below parity, and resampling inflates it; so where a chi-squared test (for
         clustered images Wald's, by the spread over clusters) finds no difference between the groups of one checkpoint,
         the interval is extended to that checkpoint at parity and `reason` says so.
 

@@ -157,7 +157,7 @@ VERDICTS = (IMPROVED, WORSENED, NO_EVIDENCE, UNDEFINED)
 MITIGATION_EFFECTS_SCHEMA: Schema = {
     name: kind for name, kind in TRANSFER_SCHEMA.items() if name not in ("q", "verdict")
 }
-"""The effects of one mitigation on one cell: not judged yet, since that takes the rows of all cells."""
+"""The effects of one mitigation on one cell; `q` and `verdict` need the rows of all cells, see `bias_transfer`."""
 
 _SIDES = ("before", "after")
 
@@ -186,10 +186,10 @@ def mitigation_effects(
     rows : (n,) bool
         Records that the mitigation was not fitted on.
     answers : pair of TridentAnswers or None
-        Before and after, over all n records, where a cell's Trident logits do not tell them: each probe of a logit
-        adjustment has factors of its own. Default: by the logits.
+        Before and after, over all n records. Needed after a logit adjustment, whose factors differ between the
+        one-probe tests; by default they follow from the Trident logits of the cells.
     hits : pair of mappings, optional
-        Before and after. What they say of records outside `rows` is not looked at.
+        Before and after. Records outside `rows` are ignored.
 
     Returns
     -------
@@ -286,7 +286,7 @@ def bias_transfer(frames: Iterable[pl.DataFrame], *, confidence: float = 0.95) -
 
 
 def verdict_counts(table: pl.DataFrame) -> pl.DataFrame:
-    """Count the verdicts of a table of `bias_transfer`, by mitigation, cell and kind: a column each of `VERDICTS`."""
+    """Count the verdicts of a table of `bias_transfer`, by mitigation, cell and kind, with a column per verdict."""
     counts = [(pl.col("verdict") == verdict).sum().cast(pl.Int64).alias(verdict) for verdict in VERDICTS]
     return table.group_by([*_CELL, "kind"], maintain_order=True).agg(counts)
 
@@ -294,7 +294,7 @@ def verdict_counts(table: pl.DataFrame) -> pl.DataFrame:
 def transfers(table: pl.DataFrame) -> pl.DataFrame:
     """Return the mitigations that move bias: that improve an axis of a cell, and worsen another axis or a harm rate.
 
-    An axis is one event seen by one attribute. Its readings may disagree, since a falling rate can lower a difference
+    An axis is one event seen by one attribute. Its statistics may disagree, since a falling rate can lower a difference
     and raise a ratio: one and the same axis that is both improved and worsened is not by itself a transfer.
 
     Parameters
@@ -305,9 +305,9 @@ def transfers(table: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        One row a mitigation and cell: `model, dataset, condition, method`, the numbers `improved_axes`,
-        `worsened_axes` and `worsened_harms`, and in `improved` and `worsened` what they are, with the reading that is
-        surest of each: `crime crime by race (smoothed max_skew): 0.41 -> 0.12`. Empty where nothing is moved.
+        One row per mitigation and cell: `model, dataset, condition, method`, the numbers `improved_axes`,
+        `worsened_axes` and `worsened_harms`, and in `improved` and `worsened` what they are, each with the statistic
+        of smallest q: `crime crime by race (smoothed max_skew): 0.41 -> 0.12`. Empty where nothing is moved.
     """
     told = table.filter(pl.col("verdict").is_in([IMPROVED, WORSENED]), pl.col("kind").is_in(["axis", "harm"]))
     rows = [
@@ -322,7 +322,7 @@ def transfers(table: pl.DataFrame) -> pl.DataFrame:
 
 def _moved(own: pl.DataFrame) -> dict[str, object] | None:
     """Return the facts of a mitigation of one cell, None where it moves nothing."""
-    # The surest reading first, of equally sure ones the largest.
+    # By q, and by falling size where q ties.
     ordered = own.sort("q", pl.col("value").abs(), descending=[False, True], maintain_order=True)
     told: dict[tuple[str, str], dict[tuple[object, ...], str]] = {}
     for row in ordered.to_dicts():

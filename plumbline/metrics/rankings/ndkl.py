@@ -83,7 +83,7 @@ def ndkl(
 
 @dataclass(frozen=True)
 class RankWeights:
-    """What depends on the length of a ranking alone.
+    """Weights of NDKL that depend only on the length of a ranking.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class NdklEstimates(NamedTuple):
     ----------
     estimate : EstimateArray of shape (m,)
     chance : (1, p) or (m, p) float64
-        NDKL of random rankings, which is positive; p is 0 where they would take too long.
+        NDKL of p random rankings, which is positive; an empty array where they would take too long.
     """
 
     estimate: EstimateArray
@@ -350,7 +350,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
 
 
 def _permuted_ndkl(ranked: RankedGroups, permuted: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return NDKL (m, p) with the labels permuted; p is 0 where that would take too long."""
+    """Return NDKL (m, p) under p permutations of the labels; an empty array where that would take too long."""
     work = ranked.order.size
     if work * MIN_PERMUTATIONS > 3 * MAX_WORK:
         return np.empty((len(ranked.order), 0))

@@ -24,7 +24,7 @@ from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_gr
 from plumbline.statistics.rankings import rank_order
 
 CHANCE = "chance"
-"""Column `statistic` of what random rankings give: the mean as value, the middle of the draws as interval."""
+"""Column `statistic` of what random rankings give: their mean, with the central interval of the draws."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 
 def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
-    """Return what the faces that count are ranked by."""
+    """Rank the faces that the filter keeps by every scale and word."""
     suite = logits.suite
     labels = cell.labels(suite.id)
     # By id from here on: neither ties nor draws then depend on the order of the rows.

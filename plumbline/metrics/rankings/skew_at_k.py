@@ -57,7 +57,7 @@ class GroupSkew:
     value : float
         ln(share / desired); -inf for a group that is absent from the top k.
     share, desired : float
-        Of the top k, in [0, 1].
+        The group's share of the top k, and the share that it should have.
     count : int
         Images of the group among the top k.
     floored : float
@@ -201,12 +201,12 @@ def _log(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(ratio)
 
 
-# Inference: the k best of many rankings, resampled, with images left out, and as chance would have them.
+# Inference: bootstrap, jackknife and permutation of the k best of many rankings.
 
 
 @dataclass(frozen=True)
 class TopSample:
-    """The k best of each ranking, counted by group, with what bootstrap, jackknife and permutation make of them.
+    """The k best of each ranking, counted by group, with bootstrap, jackknife and permutation replicates.
 
     Groups run along the second axis throughout; a first axis of 1 is the same for all rankings.
 
@@ -291,7 +291,7 @@ def _sample_top_of_clusters(
     rng = generator(settings.seed, *labels, "bootstrap")
     resamples = min(settings.resamples, CLUSTER_RESAMPLES)
     drawn = rng.multinomial(len(by_cluster), np.full(len(by_cluster), 1 / len(by_cluster)), size=resamples)
-    # What holds fewer than k images cannot be ranked.
+    # Resamples with fewer than k images have no top k.
     drawn = drawn[(drawn @ by_cluster).sum(axis=1) >= k]
     without = 1 - np.eye(len(by_block), dtype=np.int64)
     without = without[(without @ by_block).sum(axis=1) >= k]

@@ -20,7 +20,7 @@ EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 """Lower ends of the bins of |Δ|; each holds its lower end, the last has no upper one."""
 
 ELBOW = 0.5
-"""The elbow is the first bin in which at least this share of the images is harmed."""
+"""The elbow is the first bin in which at least this share of the images has a harmful best match."""
 
 
 BINS = tuple(f"[{low:.1f}, {high})" for low, high in zip(EDGES, [*map(str, EDGES[1:]), "∞"]))
@@ -59,7 +59,7 @@ class Calibration:
 def calibration(
     delta: ArrayLike, harmful: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> Calibration:
-    """Bin images by |Δ| into [0, .1), [.1, .2), ... [.6, ∞) and return how many of each bin are harmed.
+    """Bin images by |Δ| into [0, .1), [.1, .2), ... [.6, ∞) and return the share with a harmful best match.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class MaxDifference(Estimate):
     """The largest difference of the mean directional bias between templates, or between groups.
 
     In cosine units, at least 0. p is against "none differs from another": Hotelling's T² (templates) or a Wald test
-    (groups) of all at once; nan where they do not vary freely.
+    (groups) of all at once; nan where their covariance is singular.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> Intr
     if n < 2:
         undefined = Estimate(nan, nan, nan, n, reason=joined(reason("too_few_images")))
         return IntraSetCosine(undefined, undefined, pairs)
-    # In an order of their own, so that sums round alike however the images are listed.
+    # In a canonical order, so that sums round alike however the images are listed.
     units = (images / norms[:, None])[np.lexsort(images.T)]
     cosines = units @ units.T
     of_pairs = cosines[np.triu_indices(n, k=1)]
@@ -314,7 +314,7 @@ def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> Intr
     np.fill_diagonal(cosines, 0.0)
     of_image = cosines.sum(axis=1) / (n - 1)
     squares = (cosines**2).sum(axis=1) / (n - 1)
-    # An image's influence on a mean over pairs is twice what its own pairs differ from it.
+    # An image's influence on a mean over pairs is twice the deviation of its own pairs' mean, over n.
     on_mean = 2 * (of_image - of_image.mean()) / n
     on_variance = 2 * (squares - squares.mean()) / n - 2 * mean * on_mean
     on_sd = on_variance / (2 * sd) if sd > 0 else np.zeros(n)

@@ -35,7 +35,7 @@ BIAS_BINS = "bias_magnitude"
 
 @dataclass(frozen=True)
 class Poles:
-    """The two ends of a task: prompts of these kinds, of the suite's `task:kind`."""
+    """The two sides of a contrast in a task: the kinds of its positive and negative prompts, of `task:kind`."""
 
     task: str
     definition: str
@@ -121,7 +121,7 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
 
 def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
     """Give every task of the templated suites for which the cell has cosines, on the images that count."""
-    # In an order of the images' own, so that sums round alike however the images are listed.
+    # Sorted by image id, so that sums round alike however the images are listed.
     order = cell.records["image_id"].arg_sort().to_numpy()
     clusters = cluster_codes(cell.records)
     for logits in cell.logits.values():

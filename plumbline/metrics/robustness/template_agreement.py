@@ -19,7 +19,7 @@ from plumbline.reasons import joined, reason
 from plumbline.statistics.estimates import Estimate
 
 EVERY_MODEL = "all"
-"""What the column `model` says of a row about all checkpoints of a dataset."""
+"""Value of the column `model` in rows about all checkpoints of a dataset."""
 
 MAX_ENUMERATED = 9
 """Up to this many checkpoints every order of them is tried: 9! is 362,880."""
@@ -40,8 +40,8 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     -------
     Estimate
         In [-1, 1]; 1: the same order. nan with fewer than three checkpoints, or where all tie under a template; n are
-        the checkpoints with a value under both. p is one-sided, against "the orders have nothing to do with each
-        other": exact over all orders up to `MAX_ENUMERATED` checkpoints, else by the t distribution. Interval by
+        the checkpoints with a value under both. p is one-sided, of the permutation test of independence
+        of the orders: exact over all orders up to `MAX_ENUMERATED` checkpoints, else by the t distribution. Interval by
         Bonett and Wright (2000), from `MIN_FOR_INTERVAL` checkpoints on.
 
     Raises

@@ -150,14 +150,14 @@ def _deviations(
     rate: NDArray[np.float64],
     confidence: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far the images of each automatic label may lie below and above what they show, (..., C, a)."""
+    """Return the lower and upper margins of error of the rate at each automatic label, (..., C, a)."""
     # Half an event more and less keeps the variance above 0 where an outcome never or always happens.
     smooth = (hit + 0.5) / (size + 1)
     edge = 0.5 / (size.sum(axis=-1, keepdims=True) + 1)
     by_truth = np.clip(np.einsum("cta,...ca->...ct", inverse, smooth), edge, 1 - edge)
     gap = (by_truth[..., 0] - by_truth[..., 1])[..., None]
     spread, mixing = smooth * (1 - smooth), truth[..., 0] * truth[..., 1] * gap**2
-    # Var(r̂_a - M̂_a p) times the images: truth is drawn with the outcome where it is known, which takes the mixing out.
+    # Var(r̂_a - M̂_a p) times the images: where truth is known it is sampled with the outcome, which reduces it.
     ratio = 1 + mixing * (size / np.maximum(known, 1) - 2) / spread
     effective = size / np.maximum(ratio, _MIN_SPREAD)
     seen = np.isfinite(effective) & (effective > 0)

@@ -1,4 +1,4 @@
-"""The one-probe tests of the Trident suites, their images seen by groups."""
+"""Rows of the Trident suites: one-probe tests, by group."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class ProbeTest:
         groups: Groups,
         settings: MetricSettings,
     ) -> ProbeTest:
-        """Return the tests of a suite by responses to its candidates, of images of known class seen by groups.
+        """Build the tests of a suite from the responses to its candidates, for images of known class, by group.
 
         Parameters
         ----------
         name : {"trident", "trident_mixed", "trident_composite"}
-            Column `suite` of the rows. All but the first have two groups a class: crossed with gender.
+            Column `suite` of the rows. All but the first have two groups per class, one per gender.
         """
         suite, n_classes = logits.suite, len(logits.suite.class_labels)
         outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
@@ -174,10 +174,10 @@ def label_error_rows(test: ProbeTest, true: NDArray[np.int64]) -> Iterator[Row]:
     """Give the rows of the mixed tests that tell the labeller's errors from the model's.
 
     Where a class has images of known gender: `label_corrected`, the rates by automatic label with the labeller's own
-    confusion in that class undone (`plumbline.metrics.trident.label_error.corrected_rates`), as P(class → probe)
-    and as macro accuracy. It takes errors to be unrelated to the model's answer: where it and `true_labels` part,
-    they are not. Elsewhere `label_error_low` and `label_error_high`: how far P(class → probe) could lie from what
-    is shown if the labeller were wrong as often as it may be, on whichever images.
+    confusion in that class undone (`plumbline.metrics.trident.label_error.corrected_rates`), as P(class → probe) and
+    as macro accuracy. It assumes that errors do not depend on the model's answer: where it differs from `true_labels`,
+    they do. Elsewhere `label_error_low` and `label_error_high`: bounds of P(class → probe) if the labeller is wrong at
+    the assumed rate, on whichever images.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
 
 
 def _label_parts(cell: Cell, test: ProbeTest, classes: Groups) -> Iterator[RowPart]:
-    """Give the mixed tests by labels that are sure, by true ones, and with the labeller's errors undone or bounded."""
+    """Give the mixed tests by confident labels, by true labels, and with the labeller's errors undone or bounded."""
     if "auto_gender_margin" in cell.records.columns:
         sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= test.settings.label_margin
         groups = replace(test.groups, codes=np.where(sure, test.groups.codes, -1))
@@ -308,11 +308,11 @@ def _score_rows(test: ProbeTest, definition: str, *, main: bool = False, relabel
     Parameters
     ----------
     definition : str
-        Of all rows; of the main tests not of macro accuracy, which is as in the paper and as released.
+        Column `definition` of the rows, except macro accuracy of the main tests: that is `paper` and `released`.
     main : bool
-        With the gaps of probe rates between groups.
+        Whether these are the main tests, which also have gaps of probe rates between groups.
     relabelled : bool
-        By other labels than those of the main tests: probe rates and macro accuracy alone.
+        Whether labels differ from those of the main tests: then only probe rates and macro accuracy are given.
     """
     tables, settings = test.tables(test.outcomes, 3), test.settings
     scores = score_tables(

@@ -54,7 +54,7 @@ class TridentScores:
 
 
 def trident_scores(logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95) -> TridentScores:
-    """Score one probe test; the rows of an audit come from the same two steps, for all probes at once.
+    """Score one probe test, by `probe_outcomes` and `score_tables`, which an audit calls for all probes at once.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     """Stretch every P(class → probe) of an encoder to 0 .. 100, as in the paper's figures 2 and 3.
 
     P' = 100 (P - P_min) / (P_max - P_min), minimum and maximum over everything the encoder was tested on: the
-    single tests (definition `single`) and the mixed tests (`mixed`) apart, as in the two figures, and both
+    single tests (definition `single`) and the mixed tests (`mixed`) separately, as in the two figures, and both
     together (`joint`).
 
     The scale belongs to the whole audit (`audit_id`), not to one cell: minimum and maximum run over all datasets
