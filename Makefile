@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SHELL := /bin/bash
 
-.PHONY: audit audit-all test coverage test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders \
+.PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-encoders \
         bench-generation bench-language docs screenshots ui report clean help
 
 help:            ## this list
@@ -42,6 +42,9 @@ check: $(READY)  ## ruff, import-linter, circles of imports, dead names, mypy
 	$(BIN)/python -m documentation.import_circles
 	$(BIN)/python -m documentation.dead_names
 	$(BIN)/mypy
+
+fingerprints: $(READY)  ## what dear results give for a small input, kept anew after a version was raised
+	RENEW_FINGERPRINTS=1 $(BIN)/python -m pytest tests/fingerprints
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios
 	@for b in statistics mitigation ingestion encoders; do $(BIN)/python -m benchmarks.$$b || exit 1; done
