@@ -17,7 +17,10 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
-LANGUAGE_VERSIONS = {name: code_version(family.compute) for name, family in LANGUAGE_FAMILIES.items()}
+LANGUAGE_VERSIONS = {
+    name: code_version(family.compute, shells=["assets.answers", "assets.language"])
+    for name, family in LANGUAGE_FAMILIES.items()
+}
 """Family of language metrics -> version of the code that makes its rows."""
 
 

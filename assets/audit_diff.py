@@ -10,7 +10,7 @@ import polars as pl
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.cell import build_cell
-from plumbline.provenance.code_versions import code_version
+from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
 from plumbline.provenance.diff.pairs import paired_differences
 from plumbline.provenance.diff.tables import regressions, table_differences
 from plumbline.storage import Committed
@@ -26,7 +26,14 @@ _MOST_SAID = 5
     group_name="findings",
     owners=OWNERS,
     kinds={"numpy", "polars"},
-    code_version=code_version(build_cell, table_differences, paired_differences, regressions),
+    code_version=code_version(
+        build_cell,
+        table_differences,
+        paired_differences,
+        regressions,
+        shells=[__name__, "assets.audit_comparison"],
+        files=[DESCRIPTIONS],
+    ),
 )
 def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What changed since the previous audit: the old and new value of each number and their difference.

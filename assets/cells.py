@@ -33,11 +33,15 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
-FAMILY_VERSIONS = {name: code_version(family.compute, build_cell) for name, family in FAMILIES.items()}
+FAMILY_VERSIONS = {
+    name: code_version(family.compute, build_cell, shells=["assets.cells", "assets.metrics"])
+    for name, family in FAMILIES.items()
+}
 """Metric family -> version of the code that makes its rows of a stored cell."""
 JUDGING_VERSION = code_version(
     build_cell, judged_rows, label_captions, mitigated_cell, mitigation_effects, retrieval_hits, adjustment_rows,
     adjusted_outcomes,
+    shells=[__name__, "assets.mitigated", "assets.adjustments", "assets.mitigation_fits"],
 )  # fmt: skip
 """Version of the code that judges a mitigation by its features or logits."""
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")

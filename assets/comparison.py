@@ -17,7 +17,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version=code_version(compare_with_published),
+    code_version=code_version(compare_with_published, shells=[__name__]),
 )
 def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Published numbers beside the values that this audit measures.

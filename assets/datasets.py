@@ -20,7 +20,7 @@ from plumbline.provenance.code_versions import code_version
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
-_READING = code_version(ingest, reader_for, dataset_digest)
+_READING = code_version(ingest, reader_for, dataset_digest, shells=[__name__])
 _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS, "kinds": {"polars", "parquet"}}
 
 
@@ -85,7 +85,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             dg.AssetDep("encoder_checkpoint", partition_mapping=of_labeller),
         ],
         pool="gpu",
-        code_version=code_version(extend_records, label_error_table),
+        code_version=code_version(extend_records, label_error_table, shells=[__name__]),
         **{**_SPEC, "kinds": {"polars", "pytorch"}},
     )
     def extended_records(

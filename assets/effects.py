@@ -20,7 +20,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"numpy", "polars"},
-    code_version=code_version(build_cell, factor_pairs, effects_of, predictions_of),
+    code_version=code_version(build_cell, factor_pairs, effects_of, predictions_of, shells=[__name__, "assets.cells"]),
 )
 def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Effects of model size, amount of training data and data source on bias, all else equal.

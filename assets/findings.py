@@ -17,7 +17,7 @@ from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.staleness import sort_cells
 from plumbline.digests import digest_json
 from plumbline.metrics.registry import metric_table as join_cells
-from plumbline.provenance.code_versions import code_version
+from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
@@ -25,13 +25,14 @@ from plumbline.storage.files import commit_bytes
 from resources.quality import Quality
 from resources.workspace import Workspace
 
+_JOINING = code_version(join_cells, shells=[__name__])
 _SPEC = {"group_name": "findings", "owners": OWNERS}
 
 
 @dg.asset(
     deps=["records", *CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES],
     kinds={"polars", "parquet"},
-    code_version=code_version(join_cells),
+    code_version=_JOINING,
     **_SPEC,
 )
 def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
@@ -50,7 +51,7 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     parts += sorted(digest_json([identity, families]) for _, identity, families in cells.models)
     pooled = agreement_over_models(workspace, [model for model, *_ in cells.models])
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
-    audit_id = digest_json([workspace.audit.digest, parts])
+    audit_id = digest_json([workspace.audit.digest, _JOINING, parts])
     frames = [lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES] + [
         each.rows for each in geometry
     ]
@@ -100,7 +101,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         "quarantine",
     ],
     kinds={"html"},
-    code_version=code_version(render),
+    code_version=code_version(render, shells=[__name__, "assets.report_inputs"], files=[DESCRIPTIONS]),
     **_SPEC,
 )  # fmt: skip
 def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:

@@ -17,7 +17,7 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
-_VERSION = code_version(geometry_rows, geometry_words, prompt_embeddings)
+_VERSION = code_version(geometry_rows, geometry_words, prompt_embeddings, shells=[__name__])
 WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 

@@ -167,7 +167,7 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
     group_name="slices",
     owners=OWNERS,
     kinds={"polars"},
-    code_version=code_version(pictured, slices),
+    code_version=code_version(pictured, slices, shells=[__name__]),
 )
 def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.

@@ -54,7 +54,10 @@ class Guard:
 def _refusal(scope: Scope, headers: Headers) -> str | None:
     """Return why a request is refused; None where it is not."""
     _, port = scope["server"]
-    local = (f"{LOOPBACK}:{port}", f"localhost:{port}")
+    local: tuple[str, ...] = (f"{LOOPBACK}:{port}", f"localhost:{port}")
+    if port == 80:
+        # Browsers leave it out.
+        local += (LOOPBACK, "localhost")
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     if len(hosts) != 1 or hosts[0] not in local:
         return f"Host is {', '.join(hosts) or 'missing'}, not {' or '.join(local)}"

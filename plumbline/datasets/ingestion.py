@@ -238,8 +238,13 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     """
     folder = dataset_root(root)
     indexes = list(_index_lines(reader, folder))
-    contents = in_order(partial(_content, _reader_of(folder)), reader.entries(folder), workers=workers)
-    return digest_sequence([*indexes, *(content.line for content in contents)])
+    read = _reader_of(folder)
+
+    def line(item: Entry | Refusal) -> str:
+        # Many results wait at once: none may hold the bytes of its file.
+        return _content(read, item).line
+
+    return digest_sequence([*indexes, *in_order(line, reader.entries(folder), workers=workers)])
 
 
 def _index_lines(reader: Reader, root: Path) -> Iterator[str]:

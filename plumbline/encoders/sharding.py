@@ -133,7 +133,8 @@ class ShardedArray:
     @cached_property
     def array(self) -> NDArray[np.float32]:
         """Return the (n, width) rows of all shards, which must be there by now."""
-        return joined([self._shards[i].arrays[self.name] for i in range(len(self.keys))], width=self.width)
+        # Taken out of the shards, which would hold the same rows once more.
+        return joined([self._shards[i].arrays.pop(self.name) for i in range(len(self.keys))], width=self.width)
 
 
 def fill(

@@ -134,6 +134,7 @@ _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIF
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 # Beyond this the decoder gives up, although the format has room for 65,535.
 _LONGEST_JPEG_SIDE = 65_500
+_LONGEST_BLANK = 1 << 16
 _ACCEPTED = "JPEG, PNG or WEBP"
 
 
@@ -305,6 +306,8 @@ def plain_jpeg_size(data: bytes) -> tuple[int, int] | None:
         and min(scan.size) >= MIN_SIDE
         and math.prod(scan.size) <= MAX_PIXELS
         and max(scan.size) <= _LONGEST_JPEG_SIDE
+        # What is judged is kept, so that it may not be large.
+        and len(scan.blank) <= _LONGEST_BLANK
         and _blank_accepted(scan.blank)
     )
     return scan.size if scan is not None and sound else None

@@ -16,9 +16,8 @@ _SEGMENTS = frozenset((*_FRAMES, 0xC4, 0xDB, 0xDD, _SCAN, _COMMENT, *range(0xE0,
 # EXIF, XMP and comments differ from file to file, and no decoder can fail over them.
 _UNJUDGED = frozenset((0xE1, _COMMENT))
 
-# A byte FF stands for itself only before 00; before anything else it begins a marker, or fills.
-_MARK = re.compile(rb"\xff[^\x00]")
-_RESTARTS = frozenset(bytes((0xFF, 0xD0 + number)) for number in range(8))
+# A byte FF stands for itself only before 00; before anything else it begins a marker, or fills. Restarts may be there.
+_OTHER_MARK = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 _START, _END, _PADDING = b"\xff\xd8", b"\xff\xd9", b"\x00\xff"
 _SMALL = b"\x00\x10\x00\x10"
 
@@ -63,6 +62,6 @@ def whole_scan(data: bytes) -> WholeScan | None:
         position = end
     end = data.rfind(_END, position)
     whole = end >= 0 and not data[end + 2 :].strip(_PADDING)
-    if not whole or not _RESTARTS.issuperset(_MARK.findall(data, position, end)):
+    if not whole or _OTHER_MARK.search(data, position, end):
         return None
     return WholeScan((width, height), b"".join([*judged, _END]))

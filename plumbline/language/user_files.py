@@ -11,11 +11,13 @@ import polars as pl
 from plumbline.errors import ConfigError
 
 
-def _rows(path: Path, columns: Sequence[str], what: str, *, hint: str | None = None) -> Iterator[tuple[str, list[str]]]:
+def _rows(
+    path: Path, columns: Sequence[str], what: str, *, strict: bool = True, hint: str | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the place of each line, and its cells of some columns; `what` names the file's content in messages."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
+            reader = csv.DictReader(file, strict=strict)
             header = list(reader.fieldnames or ())
             if missing := [name for name in columns if name not in header]:
                 raise ConfigError(
@@ -67,7 +69,7 @@ def read_dictionaries(path: Path) -> dict[str, set[str]]:
     """
     poles: dict[str, set[str]] = {name: set() for name in _POLES}
     hint = "set the path to your copy of the SADCAT dictionaries, as CSV in UTF-8"
-    for where, (word, *marks) in _rows(path, ["word", *_POLES.values()], "dictionaries", hint=hint):
+    for where, (word, *marks) in _rows(path, ["word", *_POLES.values()], "dictionaries", strict=False, hint=hint):
         if not word:
             raise ConfigError("a line of the dictionaries has no word", where=where)
         for name, mark in zip(_POLES, marks):

@@ -18,7 +18,7 @@ import contextlib
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -32,8 +32,11 @@ from plumbline.storage.files import commit_bytes
 
 PACKAGE = Path(__file__).parents[1]
 _ROOT = PACKAGE.name
-# Read by name from what an audit asks for, whose digests assets keep; and what describes metrics to people.
-_INPUTS = ("catalog/suites", "catalog/metrics.yaml")
+DESCRIPTIONS = "catalog/metrics.yaml"
+"""What metrics say of themselves: most families only pass it on to people, so that it counts where it is named."""
+
+# Read by name from what an audit asks for, whose digests assets keep.
+_INPUTS = ("catalog/suites", DESCRIPTIONS)
 _SUFFIXES = ("", ".yaml", ".csv", ".txt")
 _BY_NAME = "import_class"
 _LIBRARIES = {
@@ -68,15 +71,28 @@ class Source:
     files: list[str]
 
 
-def code_version(*functions: Callable[..., Any]) -> str:
-    """Return the version of the results of some functions: 16 hexadecimal digits."""
-    return digest_json(code_parts(*functions))[:16]
+def code_version(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> str:
+    """Return the version of the results of some functions: 16 hexadecimal digits; see `code_parts`."""
+    return digest_json(code_parts(*functions, shells=shells, files=files))[:16]
 
 
-def code_parts(*functions: Callable[..., Any]) -> dict[str, str]:
-    """Return what the version is made of: module, data file, library or `python` -> digest or version."""
+def code_parts(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> dict[str, str]:
+    """Return what a version is made of: module, data file, library or `python` -> digest or version.
+
+    Parameters
+    ----------
+    functions : callables of this package
+    shells : sequence of str
+        Modules outside the package that call them, such as `assets.cells`: each counts alone, without its imports.
+    files : sequence of str
+        Further data files, relative to the package.
+    """
     modules = closure(*(function.__module__ for function in functions))
     parts = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in shells:
+        path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+        parts[name] = read_source(path.read_text("utf-8")).digest
+    parts |= {path: digest_file(PACKAGE / path) for path in files}
     for name, source in modules.items():
         parts[name] = source.digest
         for file in source.files:
@@ -111,28 +127,32 @@ def _imported(source: Source, known: Mapping[str, Source]) -> Iterator[str]:
 def _sources() -> dict[str, Source]:
     """Return every module of the package; what was read of an unchanged file is kept from process to process."""
     kept_at = PACKAGE / "__pycache__" / "code_versions.json"
-    try:
-        kept = json.loads(kept_at.read_text("utf-8"))
-    except (OSError, ValueError):
-        kept = {}
-    sources, now = {}, {}
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads(kept_at.read_text("utf-8"))
+        kept = content if isinstance(content, dict) else {}
+    rules, sources, now = _rules(), {}, {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        about, place = path.stat(), path.relative_to(PACKAGE)
-        stamp = f"{place}:{about.st_size}:{about.st_mtime_ns}:{_rules()}"
-        now[stamp] = kept.get(stamp) or asdict(read_source(path.read_text("utf-8"), place.parent))
+        place = path.relative_to(PACKAGE)
+        key = f"{place}:{digest_file(path)}:{rules}"
+        try:
+            source = Source(**kept[key])
+        except (KeyError, TypeError):
+            source = read_source(path.read_text("utf-8"), place.parent)
+        now[key] = asdict(source)
         parts = (_ROOT, *place.with_suffix("").parts)
-        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = Source(**now[stamp])
-    if now.keys() != kept.keys():
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = source
+    if now != kept:
         # A package that may not be written to is read anew in each process.
         with contextlib.suppress(Exception):
             commit_bytes(UPath(kept_at), json.dumps(now).encode())
     return sources
 
 
-@cache
 def _rules() -> str:
-    """Return what else a kept reading depends on: this module, and Python's own syntax trees."""
-    return f"{digest_file(Path(__file__))[:12]}-{sys.version_info[:2]}"
+    """Return what else a kept reading depends on: this module, Python's syntax trees, which data files there are."""
+    data = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*") if path.suffix in _SUFFIXES[1:])
+    return digest_json([digest_file(Path(__file__)), list(sys.version_info[:2]), data])[:16]
 
 
 def read_source(text: str, folder: Path = Path()) -> Source:

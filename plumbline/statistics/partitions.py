@@ -423,6 +423,7 @@ def _draw(n: int, sizes: tuple[int, ...], count: int, seed: int) -> Iterable[Sub
     return random_subsets(n, sizes, count=count, rng=generator(seed, "subsets", n, *sizes))
 
 
-@lru_cache(maxsize=8)
+# At most 200 MB.
+@lru_cache(maxsize=4)
 def _kept_draw(n: int, sizes: tuple[int, ...], count: int, seed: int) -> Iterable[SubsetBlock]:
     return tuple(_draw(n, sizes, count, seed))

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -268,3 +269,24 @@ def test_a_reader_need_only_list_and_map(tmp_path: Path, jpeg: Callable[..., byt
     (tmp_path / "a.jpg").write_bytes(jpeg())
     assert ingest(Listed(), tmp_path, dataset="own").records["split"].to_list() == ["test"]
     assert folder_digest(Listed(), tmp_path)
+
+
+def test_the_folder_digest_holds_few_files_at_a_time(tmp_path: Path) -> None:
+    """Each is read whole, and what waits to be digested must not hold its bytes: folders hold gigabytes."""
+    names, size = [f"{number}.jpg" for number in range(100)], 1 << 18
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(bytes([number]) * size)
+
+    class Listed:
+        def entries(self, _: Path) -> list[Entry]:
+            return [Entry(name, None, {}) for name in names]
+
+        def index_files(self, _: Path) -> list[str]:
+            return []
+
+    tracemalloc.start()
+    try:
+        folder_digest(Listed(), tmp_path, workers=4)  # type: ignore[arg-type]
+        assert tracemalloc.get_traced_memory()[1] < 20 * size
+    finally:
+        tracemalloc.stop()

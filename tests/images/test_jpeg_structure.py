@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -318,3 +319,22 @@ def test_the_scan_may_hold_restarts_and_no_other_mark() -> None:
     first = data.index(b"\xff\xd0")
     for mark in (b"\xff\xd9", b"\xff\xda", b"\xff\xc4", b"\xff\xdc", b"\xff\xff"):
         assert plain_jpeg_size(data[:first] + mark + data[first + 2 :]) is None
+
+
+def test_a_scan_full_of_marks_takes_no_memory_for_each() -> None:
+    data = plain_files()["4:4:4"]
+    marked = data[:-2] + b"\xff\xd0" * (1 << 20) + data[-2:]
+    tracemalloc.start()
+    try:
+        assert plain_jpeg_size(marked) == plain_jpeg_size(data)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(marked)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_too_long_to_keep_is_left_to_the_decoder() -> None:
+    data = plain_files()["4:4:4"]
+    segment = b"\xff\xe5\xff\xff" + bytes(65_533)
+    long = data[:2] + segment * 2 + data[2:]
+    assert plain_jpeg_size(long) is None
+    check(long, suffix=".jpg")

@@ -128,3 +128,14 @@ def test_mlflow_is_served_behind_the_guard():
     assert isinstance(app, Guard)
     assert ask(app, "GET", "/version", {"host": "10.evil.example"}).status_code == 403
     assert ask(app, "GET", "/version", {}).status_code == 200
+
+
+def test_browsers_leave_port_80_out_of_the_host():
+    reached = []
+
+    async def app(scope, receive, send):
+        reached.append(scope)
+
+    known = {"type": "http", "path": "/runs", "method": "GET", "server": ("127.0.0.1", 80)}
+    asyncio.run(Guard(app)({**known, "headers": [(b"host", b"localhost")]}, None, None))
+    assert reached

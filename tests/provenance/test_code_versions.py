@@ -1,6 +1,7 @@
 """A version moves with all that can change a result, and with nothing else."""
 
 import ast
+import os
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from plumbline.metrics.disparities import max_skew
 from plumbline.metrics.registry import FAMILIES
 from plumbline.provenance import code_versions
-from plumbline.provenance.code_versions import PACKAGE, closure, code_parts, code_version, read_source
+from plumbline.provenance.code_versions import DESCRIPTIONS, PACKAGE, closure, code_parts, code_version, read_source
 
 OUTCOMES = FAMILIES["outcome_metrics"].compute
 
@@ -128,6 +129,36 @@ def test_a_damaged_or_unwritable_cache_is_no_obstacle(copied, monkeypatch):
     monkeypatch.setattr(code_versions, "commit_bytes", lambda *_: (_ for _ in ()).throw(PermissionError()))
     code_versions._sources.cache_clear()
     assert code_version(OUTCOMES) == before
+
+
+@pytest.mark.parametrize("content", ["[]", "null", '{"x": 1}'])
+def test_a_cache_of_another_form_is_read_anew(copied, content):
+    before = code_version(OUTCOMES)
+    (copied / "__pycache__" / "code_versions.json").write_text(content)
+    code_versions._sources.cache_clear()
+    assert code_version(OUTCOMES) == before
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(copied):
+    before = code_version(OUTCOMES)
+    path = copied / "metrics" / "disparities.py"
+    times = path.stat()
+    changed(copied, "metrics/disparities.py", "smoothing=0.5", "smoothing=0.7")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert path.stat().st_size == times.st_size and code_version(OUTCOMES) != before
+
+
+def test_the_shell_that_calls_and_files_that_are_named_count_too(copied):
+    shell = copied.parent / "assets" / "cells.py"
+    shell.parent.mkdir()
+    shell.write_text("x = 1")
+    with_shell = code_version(OUTCOMES, shells=["assets.cells"])
+    described = code_version(OUTCOMES, files=[DESCRIPTIONS])
+    assert len({with_shell, described, code_version(OUTCOMES)}) == 3
+    shell.write_text("x = 2")
+    changed(copied, DESCRIPTIONS, "\n", "\n# changed\n")
+    assert code_version(OUTCOMES, shells=["assets.cells"]) != with_shell
+    assert code_version(OUTCOMES, files=[DESCRIPTIONS]) != described
 
 
 def test_nothing_else_is_imported_by_a_name_that_is_computed():
