@@ -1,21 +1,23 @@
 """The commands that audit and that write the report again, and what they say at the end."""
 
+from __future__ import annotations
+
 import sys
 import time
 import webbrowser
 from collections.abc import Mapping, Sized
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
 from orchestration.terminal import ConfigOption, console, errors, workspace_of
-from plumbline.config.audit import Audit
 from plumbline.errors import PlumblineError
-from resources.workspace import Workspace
+
+if TYPE_CHECKING:
+    from plumbline.config.audit import Audit
+    from resources.workspace import Workspace
 
 
 def audit_command(config: ConfigOption = None) -> None:
@@ -144,6 +146,8 @@ def _say_reasons(reasons: Mapping[str, str]) -> None:
 
 
 def _ui_command(workspace: Workspace) -> str:
+    from resources.workspace import Workspace
+
     standard = Workspace.standard()
     if workspace == standard:
         return "make ui"
@@ -152,6 +156,9 @@ def _ui_command(workspace: Workspace) -> str:
 
 
 def _print_findings(workspace: Workspace) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     from assets.findings import headline_reading
     from plumbline.report import findings_table
 

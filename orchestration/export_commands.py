@@ -1,12 +1,16 @@
 """The commands that hand something on: a whole audit as a folder, whether it is still what it was, a mitigation."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestration.terminal import ConfigOption, console, say, working, workspace_of
-from resources.workspace import Workspace
+
+if TYPE_CHECKING:
+    from resources.workspace import Workspace
 
 
 def export_command(

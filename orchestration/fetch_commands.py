@@ -1,17 +1,19 @@
 """The command that gets checkpoints and datasets: the only one that downloads anything."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
 from orchestration.terminal import ConfigOption, console, say, workspace_of
 from plumbline.errors import PlumblineError
-from resources.workspace import Workspace
+
+if TYPE_CHECKING:
+    from resources.workspace import Workspace
 
 
 def fetch_command(
@@ -95,6 +97,9 @@ def _print_fetchable(workspace: Workspace, lines) -> None:
     if not lines:
         console.print(f"Everything that {workspace.audit_path.name} names comes with the checkout.", highlight=False)
         return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
     for line in lines:
         there = "yes" if line.there else "no"

@@ -1,17 +1,20 @@
 """What all commands share: where they print to, and the audit file that a person names."""
 
+from __future__ import annotations
+
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from resources.workspace import Workspace
+if TYPE_CHECKING:
+    from resources.workspace import Workspace
 
 # Piped output has no width of its own: 80 columns would break every row of a table.
 console = Console(width=None if sys.stdout.isatty() else 120)
@@ -28,6 +31,8 @@ def workspace_of(config: Path | None) -> Workspace:
         os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
     # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
+    from resources.workspace import Workspace
+
     return Workspace.from_environment()
 
 
