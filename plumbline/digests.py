@@ -41,6 +41,5 @@ def digest_sequence(items: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for item in items:
         data = item.encode()
-        digest.update(f"{len(data)}:".encode())
-        digest.update(data)
+        digest.update(b"%d:%b" % (len(data), data))
     return digest.hexdigest()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache, lru_cache, partial
 from itertools import islice
 from json.encoder import encode_basestring
@@ -17,17 +17,8 @@ import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
-from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, leads_out, unreadable_index
-from plumbline.datasets.records import (
-    CONTEXT_COLUMNS,
-    LABEL_COLUMNS,
-    RECORD_SCHEMA,
-    Entry,
-    Ingested,
-    Reader,
-    Refusal,
-    unsafe_characters,
-)
+from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, unreadable_index
+from plumbline.datasets.records import CONTEXT_COLUMNS, LABEL_COLUMNS, RECORD_SCHEMA, Entry, Ingested, Reader, Refusal
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import check, read_image_file, suffix_of
@@ -39,6 +30,9 @@ _CHUNK = 32
 _CHUNKS_AHEAD = 4
 # An item that takes less is Python from end to end: several threads would only hand its lock to and fro.
 _QUICK_SECONDS = 150e-6
+# So many slow chunks in a row are no accident of a busy machine. Then each thread gets so many before chunks are timed
+# again, alone: beside others they would wait for their lock.
+_SLOW_CHUNKS, _CHUNKS_UNTIMED = 4, 128
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -57,19 +51,27 @@ def in_order(
         Called with (items done, items in all) in this thread.
     """
     threads = workers or usable_cores()
-    pending: deque[Future[tuple[list[_Result], float]]] = deque()
+    pending: deque[Future[list[_Result]]] = deque()
     chunks = (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
-    done, ahead = 0, threads * _CHUNKS_AHEAD if workers else 1
+    # Chunks that threads may still get before the next is worked through here.
+    left = len(items) if workers is not None and workers > 1 else 0
+    done = slow = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
         try:
             while True:
-                wanted = max(0, ahead - len(pending))
+                wanted = min(left, threads * _CHUNKS_AHEAD - len(pending))
                 pending.extend(pool.submit(_work_through, work, chunk) for chunk in islice(chunks, wanted))
-                if not pending:
+                left -= wanted
+                if pending:
+                    results = pending.popleft().result()
+                elif chunk := next(chunks, ()):
+                    start = time.perf_counter()
+                    results = _work_through(work, chunk)
+                    slow = slow + 1 if time.perf_counter() - start > _QUICK_SECONDS * len(chunk) else 0
+                    if slow == _SLOW_CHUNKS and threads > 1:
+                        slow, left = 0, threads * _CHUNKS_UNTIMED
+                else:
                     return
-                results, seconds = pending.popleft().result()
-                if not workers:
-                    ahead = 1 if seconds < _QUICK_SECONDS * len(results) else threads * _CHUNKS_AHEAD
                 yield from results
                 done += len(results)
                 if progress is not None:
@@ -80,10 +82,8 @@ def in_order(
                 future.cancel()
 
 
-def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> tuple[list[_Result], float]:
-    """Return the results for some items, and the seconds that they took."""
-    start = time.perf_counter()
-    return [work(item) for item in chunk], time.perf_counter() - start
+def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> list[_Result]:
+    return [work(item) for item in chunk]
 
 
 # --- Files with the same bytes: which row is kept, and why each of the others is not
@@ -110,12 +110,13 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
     items : sequence of Accepted or Refusal
         In index order; refusals stay as they are.
     """
-    same_bytes: defaultdict[str, list[int]] = defaultdict(list)
+    first_of: dict[str, int] = {}
+    same_bytes: defaultdict[int, list[int]] = defaultdict(list)
     for position, item in enumerate(items):
-        if isinstance(item, Accepted):
-            same_bytes[item.image_id].append(position)
+        if isinstance(item, Accepted) and (earlier := first_of.setdefault(item.image_id, position)) != position:
+            same_bytes[earlier].append(position)
     outcomes = list(items)
-    for positions in (each for each in same_bytes.values() if len(each) > 1):
+    for positions in ([first, *later] for first, later in same_bytes.items()):
         group = {position: item for position in positions if isinstance(item := items[position], Accepted)}
         first, *later = group
         contradict = any(_person(item.labels) != _person(group[first].labels) for item in group.values())
@@ -264,22 +265,27 @@ class _Content(NamedTuple):
     refused: ImageRejected | None = None
 
 
+_PLAIN_NAME = re.compile(r"[\w-][\w.-]*", re.ASCII)
+
+
 def _reader_of(root: Path) -> Callable[[str], bytes]:
     """Return what reads a listed file, during one run. Folders are looked at once: a dataset's files lie in few."""
 
     @cache
     def is_plain(folder: str) -> bool:
         try:
-            return not folder or str(inside(root, folder)) == f"{root}/{folder}"
+            return not folder or f"{inside(root, folder)}/" == f"{root}/{folder}"
         except ImageRejected:
             return False
 
     def read(path: str) -> bytes:
-        folder, _, name = path.rpartition("/")
-        if name not in ("", ".", "..") and not leads_out(path) and not unsafe_characters(name) and is_plain(folder):
-            # What is unusual about it is refused below, with the reasons.
-            with suppress(ImageRejected):
-                return read_image_file(Path(f"{root}/{path}"), follow=False)
+        folder, slash, name = path.rpartition("/")
+        if _PLAIN_NAME.fullmatch(name) and is_plain(folder + slash):
+            try:
+                return read_image_file(f"{root}/{path}", follow=False)
+            except ImageRejected:
+                # What is unusual about it is refused below, with the reasons.
+                pass
         return read_image_file(inside(root, path))
 
     return read

@@ -315,9 +315,10 @@ def names_row(path: PurePath | str) -> bool:
     return pure.parent.suffix == _SUFFIX and _ROW.fullmatch(pure.name) is not None
 
 
-def lies_in_parquet(path: Path) -> bool:
+def lies_in_parquet(path: Path | str) -> bool:
     """Tell whether the folder of a path is in fact a Parquet file."""
-    return path.parent.suffix == _SUFFIX and path.parent.is_file()
+    folder = os.path.dirname(path)  # noqa: PTH120  (a Path for every file costs as much as its hash)
+    return folder.endswith(_SUFFIX) and Path(folder).suffix == _SUFFIX and Path(folder).is_file()
 
 
 def read_row_image(path: Path, *, max_bytes: int) -> bytes:

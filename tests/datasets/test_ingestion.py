@@ -103,6 +103,20 @@ def test_threads_are_used_where_items_have_to_be_waited_for(monkeypatch: pytest.
     assert (most == 1) is quick
 
 
+def test_quick_items_after_slow_ones_are_worked_through_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_order_module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(in_order_module, "_CHUNKS_UNTIMED", 8)
+    monkeypatch.setattr(in_order_module, "_QUICK_SECONDS", 1e-3)
+
+    def work(item: int) -> str:
+        time.sleep(0.002 if item < 256 else 0)
+        return threading.current_thread().name
+
+    names = list(in_order_module.in_order(work, range(1024), workers=None))
+    assert names[0] == names[-1] == threading.current_thread().name
+    assert any(name.startswith("ingest") for name in names)
+
+
 def test_what_progress_raises_stops_the_run(fairface: Callable[..., Path], jpeg: Callable[..., bytes]) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt

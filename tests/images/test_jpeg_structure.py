@@ -332,6 +332,25 @@ def test_a_scan_full_of_marks_takes_no_memory_for_each() -> None:
         tracemalloc.stop()
 
 
+def test_the_mark_of_a_scan_inside_a_table_is_left_to_the_decoder() -> None:
+    sound = encoded(picture())
+    for length in (b"\0\x02", b"\0\x0c"):
+        data = changed(sound, 0xDB, 20, b"\xff\xda" + length)
+        assert plain_jpeg_size(data) is None
+        check(data, suffix=".jpg")
+        headless = data[: of_kind(data, 0xC0)] + data[of_kind(data, 0xC4) :]
+        assert plain_jpeg_size(headless) is None and outcome(check, headless) == outcome(decode, headless) == "corrupt"
+
+
+def test_files_with_tables_of_their_own_are_judged_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    noise = [Image.fromarray(rng.integers(0, 256, (9 + n, 8, 3), dtype=np.uint8)) for n in range(9)]
+    files = [encoded(image, optimize=True, quality=50 + n) for n, image in enumerate(noise)]
+    assert plain_jpeg_size(files[0]) == (8, 9)
+    monkeypatch.setattr(ImageFile.ImageFile, "__init__", lambda *_: pytest.fail("Pillow was asked"))
+    assert [plain_jpeg_size(data) for data in files] == [(8, 9 + n) for n in range(9)]
+
+
 def test_a_header_too_long_to_keep_is_left_to_the_decoder() -> None:
     data = plain_files()["4:4:4"]
     segment = b"\xff\xe5\xff\xff" + bytes(65_533)
