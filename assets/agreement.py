@@ -45,7 +45,7 @@ def agreement_over_models(workspace: Workspace, current: Sequence[str]) -> Poole
     What cannot be computed, since the sheet cannot be read or the judge does not answer, is absent and does not stop
     the numbers of everything else.
     """
-    models = [name for name in current if name not in workspace.audit.twins]
+    models = [name for name in current if name not in workspace.audit.base_llms]
     if workspace.audit.language.annotations is None or not models:
         return PooledAgreement()
     try:

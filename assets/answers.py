@@ -75,9 +75,9 @@ class StoredAnswers:
         return answers
 
     @cached_property
-    def twin(self) -> "StoredAnswers | None":
+    def base_llm(self) -> "StoredAnswers | None":
         """Return the language model that this one was built on, where the audit file asks it and it answered."""
-        name = self.workspace.lvlm_entry(self.model).twin
+        name = self.workspace.lvlm_entry(self.model).base_llm
         if name is None or name not in self.workspace.audit.asked_models:
             return None
         try:
@@ -121,7 +121,7 @@ class StoredAnswers:
                 "people": {s: committed.sha256 for s, committed in self.people.items()},
                 "answers": {s: committed.sha256 for s, committed in self.answers.items()},
                 "scores": {s: committed.sha256 for s, committed in self.scores.items()},
-                "twin": None if self.twin is None else self.twin.identity,
+                "base_llm": None if self.base_llm is None else self.base_llm.identity,
                 "settings": [
                     audit.statistics.model_dump(mode="json"),
                     audit.language.model_dump(mode="json"),
@@ -146,7 +146,7 @@ class StoredAnswers:
             .pipe(_once, repeated=_has_shared_images(expected)),
             expected=expected,
             scorers=self.scorers,
-            base_llm=None if self.twin is None else self.twin.cell(),
+            base_llm=None if self.base_llm is None else self.base_llm.cell(),
         )
 
     def _expected(self, name: str) -> pl.DataFrame:

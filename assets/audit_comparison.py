@@ -10,10 +10,11 @@ from assets.asked_cells import cell_suites
 from assets.cells import StoredCell
 from assets.language import language_settings
 from assets.metrics import metric_settings
-from plumbline.catalog.schema import Row, in_current_schema
+from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite, load_suite, suite_names
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.registry import current_table
 from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.diff.pairs import flips, paired_answer_means, paired_answers, paired_differences, same_images
 from plumbline.provenance.diff.tables import (
@@ -163,7 +164,7 @@ def compare_audits(
         Is told of each cell before it is compared.
     """
     then, now = workspace.of_audit(old), workspace.of_audit(new)
-    tables = [in_current_schema(side.lake.read_table("metric_table")) for side in (then, now)]
+    tables = [current_table(side.lake.read_table("metric_table")) for side in (then, now)]
     grouped = [dict(table.group_by("dataset", "model")) for table in tables]
     pairs = []
     for key in sorted(grouped[0].keys() | grouped[1].keys()):
@@ -187,7 +188,7 @@ def compare_checkpoints(
         If they have no dataset in common.
     """
     then = workspace.of_audit(audit_id)
-    table = then.lake.read_table("metric_table")
+    table = current_table(then.lake.read_table("metric_table"))
     of = {
         name: {key[0]: rows for key, rows in table.filter(pl.col("model") == name).group_by("dataset")}
         for name in (old, new)

@@ -16,6 +16,7 @@ from assets.metrics import metric_settings
 from plumbline.catalog.schema import row_ids
 from plumbline.catalog.suites import all_suites
 from plumbline.errors import PlumblineError
+from plumbline.metrics.registry import current_table
 from plumbline.provenance.chain import Link
 from plumbline.provenance.explanation import Explanation, Thumbnail, render_explanation, thumbnail
 from plumbline.provenance.influence import Influence, encoder_influence, language_influence, same_measure
@@ -133,7 +134,7 @@ def _family_table(workspace: Workspace, row: Mapping[str, Any]) -> Committed | N
         if committed is None:
             continue
         try:
-            rows = workspace.lake.read_table(name, manifest=committed)
+            rows = current_table(workspace.lake.read_table(name, manifest=committed))
         except PlumblineError:
             # Its own link says so, where it can only be this one.
             if row["metric"] in name:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assets.model_addresses import model_addresses
-from plumbline.catalog.schema import in_current_schema
 from plumbline.catalog.suites import Suite, all_suites
 from plumbline.errors import ConfigError
+from plumbline.metrics.registry import current_table
 from plumbline.provenance.checksums import write_checksums
 from plumbline.provenance.export import (
     Material,
@@ -75,7 +75,7 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
 
 def _write_tables(workspace: Workspace, folder: Path) -> None:
     lake = workspace.lake
-    table = in_current_schema(lake.read_table("metric_table"))
+    table = current_table(lake.read_table("metric_table"))
     exported = exported_table(table, model_addresses(workspace.audit))
     (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
     (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
@@ -90,7 +90,7 @@ def _outcome_suites() -> dict[str, Suite]:
 
 
 def _write_cards(workspace: Workspace, folder: Path) -> None:
-    table = workspace.lake.read_table("metric_table")
+    table = current_table(workspace.lake.read_table("metric_table"))
     cards = folder / "model_cards"
     for model in (*workspace.audit.encoders, *workspace.audit.lvlms):
         rows = headline_rows(table, model)

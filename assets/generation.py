@@ -61,7 +61,7 @@ def generations(
         identity=backend.identity,
         decoding=decoding,
         root=workspace.dataset_root(sliced.dataset),
-        sees=model not in workspace.audit.twins,
+        sees=model not in workspace.audit.base_llms,
     )
     start = time.perf_counter()
     with progress_of(f"{model}, {slice_id}: generating") as progress:

@@ -53,7 +53,7 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         start = time.perf_counter()
         rows, tables = pl.DataFrame(schema=polars_schema()), {}
         settings = language_settings(workspace)
-        if "twin" not in family.needs or stored.twin is not None:
+        if "base_llm" not in family.needs or stored.base_llm is not None:
             found = family.compute(stored.cell(), settings=settings)
             rows, tables = found.rows, dict(found.tables)
         seconds = time.perf_counter() - start

@@ -174,8 +174,8 @@ def answer_chain(workspace: Workspace, row: Mapping[str, Any], family: Committed
     stored = StoredAnswers.find(workspace, row["model"])
     yield from table_links(workspace, row, family)
     yield from _of_model(stored, row, scorer=row["scorer"])
-    if stored.twin is not None and ("llm" in row["metric"] or "twin" in row["metric"]):
-        yield from _of_model(stored.twin, row, scorer=row["scorer"])
+    if stored.base_llm is not None and "base_llm" in row["metric"]:
+        yield from _of_model(stored.base_llm, row, scorer=row["scorer"])
 
 
 def _of_model(stored: StoredAnswers, row: Mapping[str, Any], *, scorer: str | None) -> Iterator[Link]:

@@ -203,7 +203,7 @@ def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, Dat
                 entries,
                 absent[dataset],
                 most_new_tokens=workspace.audit.generation.decoding.max_new_tokens,
-                sees=model not in workspace.audit.twins,
+                sees=model not in workspace.audit.base_llms,
                 has_occupations="occupation" in declaration_of(workspace, dataset).filled,
                 endpoint=workspace.lvlm_entry(model).endpoint,
             )
@@ -244,7 +244,7 @@ def _planned(
             identity=identity,
             decoding=decoding,
             root=workspace.dataset_root(sliced.dataset),
-            sees=model not in workspace.audit.twins,
+            sees=model not in workspace.audit.base_llms,
         )
         keys = pl.DataFrame({"row_key": [one.key for one in questions]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])

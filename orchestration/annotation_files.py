@@ -28,7 +28,7 @@ def write_annotation_sheets(workspace: Workspace, folder: Path, *, seed: int) ->
 
     from assets.answers import StoredAnswers
 
-    models = [model for model in workspace.audit.asked_models if model not in workspace.audit.twins]
+    models = [model for model in workspace.audit.asked_models if model not in workspace.audit.base_llms]
     cells = [StoredAnswers.find(workspace, model).cell() for model in models]
     if not cells or not cells[0].scorers:
         raise ConfigError(

@@ -69,13 +69,13 @@ def _of_slices(workspace: Workspace) -> dg.AutomationCondition:
 
 
 def _of_language(workspace: Workspace) -> dg.AutomationCondition:
-    """Return the condition of what is counted over all slices: stale by its own answers or by those of its twin."""
+    """Return the condition of metrics over all slices: stale with own answers or those of the base language model."""
 
-    def twins(model: str, answered: Set[str]) -> bool:
+    def base_llms(model: str, answered: Set[str]) -> bool:
         entry = workspace.audit.lvlms.get(model)
-        return entry is not None and entry.twin in {key.partition("|")[0] for key in answered}
+        return entry is not None and entry.base_llm in {key.partition("|")[0] for key in answered}
 
-    stale = _stale(workspace, UpdatedElsewhere("toxicity_scores", twins))
+    stale = _stale(workspace, UpdatedElsewhere("toxicity_scores", base_llms))
     return (stale & _ready(workspace)).ignore(_PEOPLE).with_label("stale language") & ~RunsUnderWay()
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from assets.explanation import explain, write_page
 from orchestration.terminal import safe, working
+from plumbline.metrics.registry import current_table
 from plumbline.provenance.chain import STATES, damaged
 from plumbline.provenance.explanation import Explanation, change_text, estimate_text, find_row
 from resources.workspace import Workspace
@@ -28,7 +29,7 @@ def explain_row(
     """
     with working("reading what the number comes from, and comparing it with what is on disk …"):
         past = workspace.of_audit(audit)
-        explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
+        explanation = explain(past, find_row(current_table(past.lake.read_table("metric_table")), name, filters))
     print_explanation(explanation, console=console)
     if html is not None:
         write_page(html, explanation, title=past.audit.title)

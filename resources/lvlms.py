@@ -89,7 +89,7 @@ def endpoint_backend(workspace: Workspace, model: str, endpoint: EndpointSetting
     from plumbline.generators.endpoint import EndpointBackend
 
     changed = workspace.endpoint_change(model)
-    return EndpointBackend(endpoint, sees=model not in workspace.audit.twins, changed=changed)
+    return EndpointBackend(endpoint, sees=model not in workspace.audit.base_llms, changed=changed)
 
 
 def backend_identity(workspace: Workspace, model: str) -> str:

@@ -17,6 +17,7 @@ from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
+from plumbline.config.parts import with_current_keys
 from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
 from plumbline.encoders.folders import checkpoint_files
@@ -42,7 +43,7 @@ def _settings(text: str) -> Audit:
 def _as_it_was(record: AuditRecord) -> Audit:
     """Return the audit file of a recorded audit; a later version of Plumbline may refuse it."""
     try:
-        return _settings(json.dumps(record.settings))
+        return _settings(json.dumps(with_current_keys(record.settings)))
     except ValidationError as error:
         raise ConfigError(
             "this version of Plumbline cannot read the settings of that audit",

@@ -64,13 +64,6 @@ def polars_schema() -> Schema:
     return dict(METRIC_SCHEMA)
 
 
-def in_current_schema(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a stored metric table with the columns of this version; one that an earlier version lacked is null."""
-    schema = polars_schema()
-    lacking = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in table.columns]
-    return table.with_columns(lacking).select(list(schema))
-
-
 def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
     """Turn rows (dicts with any subset of the schema's columns) into a frame with every column, in order.
 

@@ -148,28 +148,30 @@ class Audit(Part):
         return joined
 
     @cached_property
-    def twins(self) -> dict[str, tuple[str, ...]]:
+    def base_llms(self) -> dict[str, tuple[str, ...]]:
         """Return language model -> the models that were built on it."""
-        built = {name: entry.twin for name, entry in self.lvlms.items() if entry.twin is not None}
-        return {twin: tuple(name for name, of in built.items() if of == twin) for twin in built.values()}
+        built = {name: entry.base_llm for name, entry in self.lvlms.items() if entry.base_llm is not None}
+        return {base_llm: tuple(name for name, of in built.items() if of == base_llm) for base_llm in built.values()}
 
     @cached_property
     def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
         """Return (model, dataset) -> its designs, in file order, language models last.
 
-        A language model that others were built on is asked what they are asked of `TWIN_PROMPT`, without instructions.
+        A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions.
         """
         asked: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
-        seeing = [name for name in self.lvlms if name not in self.twins]
+        seeing = [name for name in self.lvlms if name not in self.base_llms]
         for entry in self.generate:
             for model in seeing if entry.lvlms == "all" else entry.lvlms:
                 for dataset in entry.datasets:
                     asked[model, dataset].append(entry)
-        for twin, built in self.twins.items():
+        for base_llm, built in self.base_llms.items():
             for model, dataset in [key for key in asked if key[0] in built]:
-                asked[twin, dataset] += asked[model, dataset]
+                asked[base_llm, dataset] += asked[model, dataset]
         kept = {
-            key: tuple(entry for entry in dict.fromkeys(entries) if key[0] not in self.twins or entry.asks_twins)
+            key: tuple(
+                entry for entry in dict.fromkeys(entries) if key[0] not in self.base_llms or entry.asks_base_llms
+            )
             for key, entries in asked.items()
         }
         return {key: entries for key, entries in kept.items() if entries}
@@ -305,8 +307,8 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
                 for j, name in enumerate(() if names == "all" else names):
                     yield (key, i, part, j), name, defined[part]
     for name, entry in audit.lvlms.items():
-        if entry.twin:
-            yield ("lvlms", name, "twin"), entry.twin, defined["lvlms"]
+        if entry.base_llm:
+            yield ("lvlms", name, "base_llm"), entry.base_llm, defined["lvlms"]
     if audit.watch is not None:
         local = tuple(name for name, entry in audit.lvlms.items() if entry.address is not None)
         yield ("watch", "like"), audit.watch.like, (*defined["encoders"], *local)

@@ -158,13 +158,13 @@ class Thresholds(Part):
     @field_validator("regression")
     @classmethod
     def _known_metrics(cls, limits: dict[str, float]) -> dict[str, float]:
+        from plumbline.metrics.family import former_metric_names
         from plumbline.provenance.diff.tables import directed_metrics
 
-        known = directed_metrics()
+        known, renamed = directed_metrics(), former_metric_names()
         if unknown := [name for name in limits if name not in known]:
-            raise PydanticCustomError(
-                "unknown_metric", "{expected}", {"expected": f"for {unknown[0]}: one of {', '.join(known)}"}
-            )
+            names = renamed.get(unknown[0]) or f"one of {', '.join(known)}"
+            raise PydanticCustomError("unknown_metric", "{expected}", {"expected": f"for {unknown[0]}: {names}"})
         return limits
 
 
@@ -179,7 +179,7 @@ class Watch(Part):
 
 # --- The audit file's part on generation: models that answer, what they are asked, who scores and judges.
 
-TWIN_PROMPT = "characteristics"
+BASE_LLM_PROMPT = "characteristics"
 """What a language model is asked beside the models that were built on it."""
 
 
@@ -190,7 +190,7 @@ class LvlmEntry(Part):
     """`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"""
     endpoint: EndpointSettings | None = None
     """one model behind one or several `/v1/chat/completions`"""
-    twin: Slug | None = None
+    base_llm: Slug | None = None
     """id of the language model that it was built on; that is told in words what is pictured"""
     planted_source: SourceName | None = None
     """for checkpoints of the planted world: their source"""
@@ -233,9 +233,9 @@ class GenerateEntry(Part):
         return tuple(dict.fromkeys(named))
 
     @property
-    def asks_twins(self) -> bool:
+    def asks_base_llms(self) -> bool:
         """Return whether a language model is asked too: it gets one prompt, as it is."""
-        return TWIN_PROMPT in self.prompt_ids and NO_INSTRUCTION in self.instructions
+        return BASE_LLM_PROMPT in self.prompt_ids and NO_INSTRUCTION in self.instructions
 
 
 class DecodingSettings(Part):

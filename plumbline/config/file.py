@@ -27,7 +27,7 @@ from plumbline.config.entries import (
     Thresholds,
     Watch,
 )
-from plumbline.config.parts import suggestion
+from plumbline.config.parts import RENAMED_KEYS, suggestion
 from plumbline.datasets.folder import ColumnMap
 from plumbline.errors import ConfigError
 from plumbline.http.settings import EndpointSettings
@@ -83,6 +83,8 @@ def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
     # The deepest part of the path that exists in the file.
     line = next(lines[place] for n in range(len(location), -1, -1) if (place := tuple(location[:n])) in lines)
     if kind == "extra_forbidden":
+        if renamed := RENAMED_KEYS.get((location[0], location[-1])):
+            return _message(line, key, f"unknown key `{location[-1]}`", f"`{renamed}`, as the key is called now")
         expected = f"one of {', '.join(known)}{suggestion(location[-1], known)}"
         return _message(line, key, f"unknown key `{location[-1]}`", expected)
     if kind == "missing":

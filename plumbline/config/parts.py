@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -23,6 +24,25 @@ class Part(BaseModel):
     """A part of the audit file; the docstring below a key is its description in the documentation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+RENAMED_KEYS = {("lvlms", "twin"): "base_llm"}
+"""Part of the audit file and key of an earlier version -> the key now."""
+
+
+def with_current_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings of an earlier version with the keys of this one."""
+    return {
+        part: {
+            name: {RENAMED_KEYS.get((part, key), key): value for key, value in entry.items()}
+            if isinstance(entry, Mapping)
+            else entry
+            for name, entry in entries.items()
+        }
+        if isinstance(entries, Mapping)
+        else entries
+        for part, entries in settings.items()
+    }
 
 
 def unfit(location: tuple[str | int, ...], value: object, expected: str) -> InitErrorDetails:

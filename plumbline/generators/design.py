@@ -11,7 +11,7 @@ import polars as pl
 
 from plumbline.catalog.prompts import SPOKEN, needs_occupation, render
 from plumbline.catalog.schema import NO_INSTRUCTION
-from plumbline.config.entries import TWIN_PROMPT, GenerateEntry
+from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.records import Declaration
 from plumbline.errors import ConfigError
@@ -162,7 +162,7 @@ def asked_rows(
     root : Path
         Of the dataset.
     sees : bool
-        False for a language model: it is told in words what the picture shows, and asked `TWIN_PROMPT` only.
+        False for a language model: it is told in words what the picture shows, and asked `BASE_LLM_PROMPT` only.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def chosen(rows: pl.DataFrame, entry: GenerateEntry) -> pl.DataFrame:
 
 
 def _questions(record: dict[str, str], entry: GenerateEntry, *, sees: bool) -> Iterator[Question]:
-    prompts: Iterable[str] = entry.prompt_ids if sees else {TWIN_PROMPT} & set(entry.prompt_ids)
+    prompts: Iterable[str] = entry.prompt_ids if sees else {BASE_LLM_PROMPT} & set(entry.prompt_ids)
     instructions = entry.instructions if sees else {NO_INSTRUCTION} & set(entry.instructions)
     for prompt in prompts:
         occupation = record["occupation"]

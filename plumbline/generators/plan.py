@@ -11,7 +11,7 @@ from math import ceil
 from plumbline.catalog.prompts import needs_occupation, render, typical_tokens
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.studies import DatasetSize, SubsetSize
-from plumbline.config.entries import TWIN_PROMPT, GenerateEntry, Limit
+from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry, Limit
 from plumbline.errors import ConfigError
 from plumbline.generators.design import WHOLE, Slice, refuse_occupations
 from plumbline.http.settings import EndpointSettings
@@ -188,7 +188,7 @@ def published_slices(
     entries : sequence of GenerateEntry
         Of this model and dataset.
     sees : bool
-        False for a language model: it is asked `TWIN_PROMPT` only.
+        False for a language model: it is asked `BASE_LLM_PROMPT` only.
     has_occupations : bool
         Whether the dataset says occupations.
 
@@ -231,7 +231,7 @@ def _images_by_question(entries: Sequence[GenerateEntry], subset: SubsetSize, *,
         if entry.occupations is not None and entry.sets_per_occupation is not None:
             sets = len(entry.occupations) * entry.sets_per_occupation
             images = min(images, sets * subset.images_per_set)
-        prompts = entry.prompt_ids if sees else (TWIN_PROMPT,)
+        prompts = entry.prompt_ids if sees else (BASE_LLM_PROMPT,)
         instructions = entry.instructions if sees else (NO_INSTRUCTION,)
         for question in product(prompts, instructions, entry.seeds):
             chosen[question][entry.occupations, entry.sets_per_occupation] = images

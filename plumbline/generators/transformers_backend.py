@@ -179,7 +179,7 @@ class TransformersBackend:
             raise GenerationError(
                 "a language model was given an image",
                 expected="words in place of the image",
-                hint="name it as the `twin` of the model that was built on it",
+                hint="name it as the `base_llm` of the model that was built on it",
             )
         with self._inference():
             pixels = None

@@ -1,4 +1,4 @@
-"""How much of a model's spread is already in the language model that it was built on."""
+"""How much of a model's MaxToxicity its base language model has already."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def base_llm_result(cell: LanguageCell, *, settings: LanguageSettings) -> Langua
     Source: Howard et al., 5.1, Table 3. Every prompt that both were asked without instruction, the model with images,
     the language model with words. None without one.
 
-    `max_toxicity_over_llm`: mean, and 90th percentile, of the model minus that of the language model, over the sets ×
-    seeds that both answered completely; the reason says how many only one did. Positive: more in the model with images.
-    Interval and p by whole sets, of which n counts those of pairs.
+    `max_toxicity_minus_base_llm`: mean, and 90th percentile, of the model minus that of the language model, over the
+    sets × seeds that both answered completely; the reason says how many only one did. Positive: more in the model with
+    images. Interval and p resample whole sets; n counts the sets with a pair.
 
-    `llm_correlation`: the paper does not state over what its correlations are. Its p-values fit some 50 units, and
+    `base_llm_correlation`: the paper does not state over what its correlations are. Its p-values fit some 50 units, and
     there are 52 groups. Both readings are given: `pearson` over the occupations, each with its mean MaxToxicity;
     `pearson_groups` over the groups of all subsets, each with the mean of its score minus the least of its set. These
     share sets and are not independent, as interval and p take them to be. p is in a row of its own too, as the paper
@@ -52,7 +52,7 @@ def base_llm_result(cell: LanguageCell, *, settings: LanguageSettings) -> Langua
             both = with_counterparts(model, llm, on=[*_SET, "group"], by=_PART)
             for names, matched in parts(both.unique(_SET, maintain_order=True), *_PART):
                 columns = dict(zip(_PART, names)) | {"prompt": scored.prompt}
-                row = answer_row(cell.model, metric="max_toxicity_over_llm", definition="paper", **columns)
+                row = answer_row(cell.model, metric="max_toxicity_minus_base_llm", definition="paper", **columns)
                 labels, draws = (cell.model, *names, scored.prompt), "over its language model"
                 rows += spread_change_rows(matched, row, labels=labels, draws=draws, settings=settings)
             rows += _correlation_rows(cell.model, scored.prompt, both, settings)
@@ -90,7 +90,12 @@ def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: Lan
                 chosen["model"].to_numpy(), chosen["llm"].to_numpy(), confidence=settings.confidence
             )
             row = answer_row(
-                model, metric="llm_correlation", definition=definition, dataset=dataset, scorer=scorer, prompt=prompt
+                model,
+                metric="base_llm_correlation",
+                definition=definition,
+                dataset=dataset,
+                scorer=scorer,
+                prompt=prompt,
             )
             of_groups = definition == "pearson_groups" and not np.isnan(correlation.value)
             shared = reason("groups_share_sets") if of_groups else None
@@ -104,4 +109,4 @@ def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: Lan
 # --- The family.
 
 
-BASE_LLM = Family(name="llm_twin", needs=("twin",), compute=base_llm_result)
+BASE_LLM = Family(name="base_llm_comparison", needs=("base_llm",), compute=base_llm_result)

@@ -111,7 +111,7 @@ OCCUPATION_PROMPT = "characteristics"
 """The prompt whose answers are also told occupation by occupation."""
 
 COMPETENCE = "competence_words"
-FEWEST = "fewest_competence_words"
+FEWEST = "min_competence_share"
 GAPS = {
     COMPETENCE: "competence_gap",
     "incompetence_words": "incompetence_gap",
@@ -138,7 +138,7 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
         words left out; `count`, their mean number; `released`, the mean number of different ones, as the paper's code
         counts them. By group, with the gap between groups (`competence_gap`); and of the prompt `characteristics` by
         occupation too, where it has `settings.min_sets` sets (not `released`; the gap of the share only).
-        `fewest_competence_words`: in which share of these occupations the group has the smallest share. The metrics of
+        `min_competence_share`: in which share of these occupations the group has the smallest share. The metrics of
         the dictionaries likewise, by group, with their gaps; one row that says so where no dictionaries are configured.
     """
     columns = competence_numbers(settings)
@@ -197,10 +197,10 @@ def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
         rows = _compared(occupation, COMPETENCE, "paper", gap=GAPS[COMPETENCE])
         shares.append({str(row["group"]): row["value"] for row in rows if row["metric"] == COMPETENCE})
         yield from rows + _compared(occupation, COMPETENCE, "count")
-    yield from fewest_rows(question, shares)
+    yield from min_share_rows(question, shares)
 
 
-def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -> Iterator[Row]:
+def min_share_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -> Iterator[Row]:
     """Return in which share of the occupations each group has the smallest mean (the paper, figure 12).
 
     Parameters

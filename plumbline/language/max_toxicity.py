@@ -209,7 +209,7 @@ def max_toxicity_group_rows(
     for names, of_names in parts(spreads.spreads, *OF_SCORES):
         dataset, attribute, scorer, event = names
         columns = {"dataset": dataset, "attribute": attribute, "scorer": scorer, "event": event}
-        row = scored.row(metric="worst_off_share", definition="paper", **columns)
+        row = scored.row(metric="max_score_share", definition="paper", **columns)
         images = expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
         groups = sorted(images["group"].drop_nulls().unique())
         p90 = float(np.quantile(of_names["spread"].to_numpy(), P90))

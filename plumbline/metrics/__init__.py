@@ -18,7 +18,7 @@ from plumbline.metrics.markedness import markedness, markedness_gap
 from plumbline.metrics.outcomes import OutcomeProportions, harm_rate, outcome_proportions
 from plumbline.metrics.rankings.ndkl import ndkl
 from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
-from plumbline.metrics.robustness.calibration import Calibration, calibration
+from plumbline.metrics.robustness.bias_size import HarmByBiasSize, harm_by_bias_size
 from plumbline.metrics.robustness.directional_bias import (
     DirectionalBias,
     IntraSetCosine,
@@ -37,7 +37,6 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 __all__ = [
     "Association",
     "Associations",
-    "Calibration",
     "Cell",
     "ChangeComparison",
     "Coefficient",
@@ -47,6 +46,7 @@ __all__ = [
     "Estimate",
     "EstimateArray",
     "GroupSkew",
+    "HarmByBiasSize",
     "IntraSetCosine",
     "MaxDifference",
     "MaxSkew",
@@ -56,12 +56,12 @@ __all__ = [
     "SuiteLogits",
     "TridentScores",
     "ValenceGeometry",
-    "calibration",
     "compare_changes",
     "confound_fit",
     "directional_bias",
     "directional_bias_gap",
     "equal_opportunity_gap",
+    "harm_by_bias_size",
     "harm_rate",
     "impact_ratio",
     "intra_set_cosine",

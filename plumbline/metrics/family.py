@@ -104,6 +104,8 @@ class Traits:
     scale, shift : {"invariant", "equivariant"} or None
         What happens to the value when all responses are multiplied by a positive number (`scale`) or a constant is
         added to them (`shift`): nothing ("invariant"), or the same ("equivariant"). None where neither holds.
+    formerly : str or None
+        Its name in tables of earlier versions; `current_table` reads such rows by the new name.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Traits:
     ties: Literal["lower index wins", "by id", "no effect"] = "lower index wins"
     scale: Literal["invariant", "equivariant"] | None = "invariant"
     shift: Literal["invariant", "equivariant"] | None = "invariant"
+    formerly: str | None = None
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
@@ -177,7 +180,7 @@ class Family(Generic[CellT, SettingsT, ResultT]):
         Also the asset's name, and the name of its description in `FAMILY_TABLE`.
     needs : tuple of str
         Required inputs. Image metrics: families of suites (`plumbline.catalog.suites.Suite.family`), of which one is
-        enough. Language metrics: `texts`, `scores`, or `twin` for the answers of the base language model.
+        enough. Language metrics: `texts`, `scores`, or `base_llm` for the answers of the base language model.
     compute : callable
         `compute(cell, settings=...)` gives the rows.
     tables : mapping of str to Schema
@@ -209,6 +212,12 @@ FamilyT = TypeVar("FamilyT", bound=Family[Any, Any, Any])
 def families_by_name(*families: FamilyT) -> dict[str, FamilyT]:
     """Return a registry of families."""
     return {family.name: family for family in families}
+
+
+def former_metric_names() -> dict[str, str]:
+    """Return the name that a metric had in earlier versions -> its name."""
+    every = (traits for family in family_descriptions().values() for traits in family.metrics)
+    return {traits.formerly: traits.name for traits in every if traits.formerly is not None}
 
 
 def traits_by_metric(*families: str) -> dict[str, Traits]:

@@ -9,7 +9,7 @@ import polars as pl
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.associations import ASSOCIATIONS
 from plumbline.metrics.confounds.rows import CONFOUNDS
-from plumbline.metrics.family import ImageFamily, Traits, families_by_name, traits_by_metric
+from plumbline.metrics.family import ImageFamily, Traits, families_by_name, former_metric_names, traits_by_metric
 from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
@@ -64,3 +64,13 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: f
         joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)
+
+
+def current_table(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a stored metric table with the columns and metric names of this version.
+
+    Columns that an earlier version lacked are null.
+    """
+    schema = polars_schema()
+    lacking = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in table.columns]
+    return table.with_columns(pl.col("metric").replace(former_metric_names()), *lacking).select(list(schema))

@@ -29,7 +29,7 @@ KINDS = (
     "ranking",
     "confound",
     "wording",
-    "beneath",
+    "base_llm",
 )
 # A reader meets fewer of the kinds that ask much the same in many ways.
 FEWER = {("bias", kind): 2 for kind in KINDS if kind not in ("skew", "trident")}

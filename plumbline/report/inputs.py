@@ -146,9 +146,9 @@ class LvlmSummary:
         Answers in this report.
     device, decoding : str
         Such as `cpu`, and how tokens were drawn.
-    twin : str or None
+    base_llm : str or None
         The language model that it was built on, where that was asked too.
-    twin_of : tuple of str
+    base_llm_of : tuple of str
         For a language model: the models that were built on it.
     scorers : mapping of str to bool
         Scorer -> whether it is only an offline stand-in; the first is the one of the headlines.
@@ -166,8 +166,8 @@ class LvlmSummary:
     rows: int
     device: str
     decoding: str
-    twin: str | None = None
-    twin_of: tuple[str, ...] = ()
+    base_llm: str | None = None
+    base_llm_of: tuple[str, ...] = ()
     scorers: Mapping[str, bool] = field(default_factory=dict)
     judge: str | None = None
     checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))

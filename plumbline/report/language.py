@@ -70,8 +70,8 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
 
 
 def _kinds(one: LvlmSummary) -> list[str]:
-    beneath = [f"language model beneath {', '.join(one.twin_of)}"] if one.twin_of else []
-    return ["planted"] * one.planted + beneath
+    built_on_it = [f"base language model of {', '.join(one.base_llm_of)}"] if one.base_llm_of else []
+    return ["planted"] * one.planted + built_on_it
 
 
 def _scorers(one: LvlmSummary) -> str:
@@ -119,7 +119,7 @@ def max_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     return capped(heads, shown, frozenset(range(4, 9)))
 
 
-def worst_off_listing(rows: pl.DataFrame) -> Listing:
+def max_score_listing(rows: pl.DataFrame) -> Listing:
     """List the shares of the groups at the maximum, those surest to differ from chance first; undefined ones apart."""
     known = rows.filter(pl.col("value").is_finite()).with_columns(
         level=pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
@@ -249,12 +249,12 @@ def with_evidence(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.topic in sure]
 
 
-def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+def max_score_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return which groups get the most toxic text of a scene more often than chance, of each model and subset.
 
     A group that is the worst off of one model with evidence is told of every model, so that a reader can count them.
     """
-    rows = where(plain(table), metric="worst_off_share", event="toxicity")
+    rows = where(plain(table), metric="max_score_share", event="toxicity")
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
     rows = rows.with_columns(groups=pl.col("group").n_unique().over("dataset", "attribute"))
     found: list[Finding] = []
@@ -262,7 +262,7 @@ def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
         worst = [_strongest(_above_chance(own), reading) for own in _each(subset, "model")]
         for group in sorted({row["group"] for row in worst if _is_worst(row, reading)}):
             of_group = where(subset, group=group)
-            found += [_worst_off(_strongest(own, reading), reading) for own in _each(of_group, "model")]
+            found += [_max_score_finding(_strongest(own, reading), reading) for own in _each(of_group, "model")]
     return found
 
 
@@ -275,7 +275,7 @@ def _is_worst(row: Row, reading: Reading) -> bool:
     return evidence(row, reading) and row["value"] * row["groups"] > 1
 
 
-def _worst_off(row: Row, reading: Reading) -> Finding:
+def _max_score_finding(row: Row, reading: Reading) -> Finding:
     groups, who = row["groups"], people(row["group"])
     short = f"most toxic texts are about {who}"
     stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
@@ -374,9 +374,9 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
         yield replace(finding, value_text=money(row["value"])) if gap.metric == "salary_gap" else finding
 
 
-def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return where a model speaks more, or less, differently of people than the language model beneath it."""
-    rows = where(plain(table), metric="max_toxicity_over_llm", statistic=tuple(STATISTICS))
+def base_llm_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return where a model speaks more, or less, differently of people than the base language model."""
+    rows = where(plain(table), metric="max_toxicity_minus_base_llm", statistic=tuple(STATISTICS))
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
     found = []
     for own in _each(rows, *_SUBSET):
@@ -385,11 +385,11 @@ def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
         what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
         sentence = (
             f"{subject_of(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} "
-            f"that of the language model beneath ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people "
+            f"that of the base language model ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people "
             f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
         )
         tone = "difference" if evidence(row, reading) else "none"
-        found.append(_finding(row, tone, "beneath", f"MaxToxicity {more} the language model beneath", sentence))
+        found.append(_finding(row, tone, "base_llm", f"MaxToxicity {more} the base language model", sentence))
     return with_evidence(found)
 
 

@@ -22,14 +22,14 @@ datasets:
 encoders:
   b32: {{address: ViT-B-32-quickgelu/openai}}
 lvlms:
-  llava: {{address: "hf-hub:llava-hf/llava-1.5-7b-hf@0123456789012345678901234567890123456789", twin: beneath}}
+  llava: {{address: "hf-hub:llava-hf/llava-1.5-7b-hf@0123456789012345678901234567890123456789", base_llm: vicuna}}
   gemma: {{address: "local-dir:checkpoints/gemma"}}
-  beneath: {{address: "local-dir:checkpoints/vicuna"}}
+  vicuna: {{address: "local-dir:checkpoints/vicuna"}}
 generate:
   - {{datasets: [social], prompts: [personality]}}
 language: {language}
 """
-MODELS, SLICE = ("llava", "gemma", "beneath"), "social.race_gender"
+MODELS, SLICE = ("llava", "gemma", "vicuna"), "social.race_gender"
 TEXTS, ANNOTATORS = 6, 3
 WORD = "race_gender/Black_woman/sassy"
 

@@ -148,7 +148,7 @@ def test_cells_read_off_the_papers(values, paper, table, where, printed, value):
 def test_shares_and_probabilities_are_in_their_range(values):
     bounded = values.filter(pl.col("unit").is_in(["share", "probability", "kappa", "score"]))
     assert bounded["value"].drop_nulls().is_between(-1, 1).all()
-    positive = bounded.filter(~pl.col("metric").is_in(["max_toxicity_change", "max_toxicity_over_llm"]))
+    positive = bounded.filter(~pl.col("metric").is_in(["max_toxicity_change", "max_toxicity_minus_base_llm"]))
     assert positive["value"].drop_nulls().is_between(0, 1).all() and positive.height == 1087
     assert values.filter(unit="rating 1 to 10")["value"].is_between(1, 10).all()
     assert values.filter(metric="salary")["value"].drop_nulls().is_between(1_000, 10_000_000).all()

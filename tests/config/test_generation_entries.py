@@ -29,8 +29,12 @@ DESIGN = {"lvlms": ["llava-bazaar"], "datasets": ["counterfactuals"]}
             "either `address` or `endpoint`",
         ),
         ({"lvlms": {"m": {"address": "hf-hub:o/n"}}, "generate": []}, "40 hexadecimal digits"),
-        ({"lvlms": {"m": {"address": "local-dir:x", "twn": "m"}}, "generate": []}, "did you mean `twin`"),
-        ({"lvlms": {"m": {"address": "local-dir:x", "twin": "n"}}, "generate": []}, r"key lvlms\.m\.twin"),
+        ({"lvlms": {"m": {"address": "local-dir:x", "base_lm": "m"}}, "generate": []}, "did you mean `base_llm`"),
+        (
+            {"lvlms": {"m": {"address": "local-dir:x", "twin": "m"}}, "generate": []},
+            r"key lvlms\.m\.twin\n.*unknown key `twin`\n.*expected: `base_llm`, as the key is called now",
+        ),
+        ({"lvlms": {"m": {"address": "local-dir:x", "base_llm": "n"}}, "generate": []}, r"key lvlms\.m\.base_llm"),
         ({"lvlms": {"small-bazaar-3k": {"address": "local-dir:x"}}, "generate": []}, "an id that no encoder has"),
         (
             {
@@ -74,7 +78,7 @@ def test_a_language_model_is_asked_what_the_models_built_on_it_are(tmp_path):
     assert len(audit.designs["llava-bazaar", "counterfactuals"]) == 2
     # It gets the prompt of the comparison alone, so only designs that have it.
     (entry,) = audit.designs["llama-bazaar", "counterfactuals"]
-    assert entry.prompt_ids[0] == "describe" and entry.asks_twins
+    assert entry.prompt_ids[0] == "describe" and entry.asks_base_llms
 
 
 def test_all_models_are_those_that_see(tmp_path):

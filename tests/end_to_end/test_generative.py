@@ -151,8 +151,8 @@ def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(poisoned):
 def shipped(tmp_path_factory):
     """Return a home after an audit of a shipped model and its language model, killed once and gone on with."""
     lvlms = {
-        "model": {"address": f"{SHIPPED}llava-bazaar", "twin": "twin", "planted_source": "bazaar"},
-        "twin": {"address": f"{SHIPPED}llama-bazaar"},
+        "model": {"address": f"{SHIPPED}llava-bazaar", "base_llm": "base_llm", "planted_source": "bazaar"},
+        "base_llm": {"address": f"{SHIPPED}llama-bazaar"},
     }
     generation = {"decoding": {"max_new_tokens": 32}}
     design = {**DESIGN, "occupations": ["chef"]}
@@ -179,9 +179,9 @@ def _kill_while_it_generates(home):
 
 def test_a_local_model_and_its_language_model_are_audited(shipped):
     table = shipped.workspace.lake.read_table("metric_table")
-    twin = table.filter(pl.col("metric") == "max_toxicity_over_llm")
-    assert set(twin["model"]) == {"model"} and twin["value"].is_not_nan().all()
-    assert {"describe", "hiring"}.isdisjoint(answers(shipped, "twin")["prompt"])
+    base_llm = table.filter(pl.col("metric") == "max_toxicity_minus_base_llm")
+    assert set(base_llm["model"]) == {"model"} and base_llm["value"].is_not_nan().all()
+    assert {"describe", "hiring"}.isdisjoint(answers(shipped, "base_llm")["prompt"])
 
 
 def test_a_killed_audit_goes_on_and_ends_with_the_bytes_of_an_undisturbed_one(shipped):

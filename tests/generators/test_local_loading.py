@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_lvlms import LVLMS, TWINS, write_instructblip, write_llava, write_llava_gemma, write_vicuna
+from tiny_lvlms import BASE_LLMS, LVLMS, write_instructblip, write_llava, write_llava_gemma, write_vicuna
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_model_type
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.folders import GENERATOR_FAMILIES, generator_files, load_backend
 
-WRITERS = {**LVLMS, **TWINS}
+WRITERS = {**LVLMS, **BASE_LLMS}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from scipy import stats
-from tiny_lvlms import LVLMS, TWINS
+from tiny_lvlms import BASE_LLMS, LVLMS
 
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_file
@@ -60,14 +60,14 @@ def loaded(tmp_path_factory):
     @cache
     def get(name):
         folder = tmp_path_factory.mktemp(name)
-        {**LVLMS, **TWINS}[name](folder)
+        {**LVLMS, **BASE_LLMS}[name](folder)
         files = generator_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
         return name, folder, load_backend(files, Placement())
 
     return get
 
 
-@pytest.fixture(params=[*LVLMS, *TWINS])
+@pytest.fixture(params=[*LVLMS, *BASE_LLMS])
 def model(request, loaded):
     return loaded(request.param)
 
@@ -122,10 +122,10 @@ class Slow:
 
         self.name, options = name, {"local_files_only": True}
         classes = {"instructblip": ("InstructBlipForConditionalGeneration", "InstructBlipProcessor")}
-        classes |= dict.fromkeys(TWINS, ("AutoModelForCausalLM", "AutoTokenizer"))
+        classes |= dict.fromkeys(BASE_LLMS, ("AutoModelForCausalLM", "AutoTokenizer"))
         model, processor = classes.get(name, ("LlavaForConditionalGeneration", "LlavaProcessor"))
         self.model = getattr(transformers, model).from_pretrained(folder, dtype="float32", **options)
-        backend = {} if name in TWINS else {"backend": "pil"}
+        backend = {} if name in BASE_LLMS else {"backend": "pil"}
         self.processor = getattr(transformers, processor).from_pretrained(folder, **backend, **options)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
 
@@ -204,7 +204,7 @@ def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(adapter, 
 
 @pytest.mark.parametrize("name", ["llava_gemma", "instructblip", "mistral"])
 def test_half_precision_answers_too(name, subjects, tmp_path):
-    {**LVLMS, **TWINS}[name](tmp_path / name)
+    {**LVLMS, **BASE_LLMS}[name](tmp_path / name)
     files = generator_files(name, f"local-dir:{name}", project=tmp_path, fetched=tmp_path)
     backend = load_backend(files, Placement(dtype="bfloat16"))
     asked = rows(backend, subjects[:2], SAMPLED)

@@ -1,7 +1,8 @@
 """Tiny checkpoints of the real generative architectures, with random weights of a size that makes every layer matter.
 
-`LVLMS[name](folder, seed=...)` and `TWINS[name](folder, seed=...)` write one as its library writes it: configuration,
-safetensors, image processor, tokenizers, chat template. Texts of any kind can be read: the tokenizers know every byte.
+`LVLMS[name](folder, seed=...)` and `BASE_LLMS[name](folder, seed=...)` write one as its library writes it:
+configuration, safetensors, image processor, tokenizers, chat template. The tokenizers know every byte, so any text can
+be read.
 """
 
 import torch
@@ -108,7 +109,7 @@ LVLMS = {
     "llava_gemma": write_llava_gemma,
     "instructblip": write_instructblip,
 }
-TWINS = {"vicuna": write_vicuna, "mistral": write_mistral, "gemma": write_gemma}
+BASE_LLMS = {"vicuna": write_vicuna, "mistral": write_mistral, "gemma": write_gemma}
 
 
 def _transformers():

@@ -1,4 +1,4 @@
-"""A model against the language model beneath it."""
+"""A model against the base language model."""
 
 from dataclasses import replace
 
@@ -24,18 +24,18 @@ def one(rows, **where):
     return found.row(0, named=True)
 
 
-def twins(*, occupations=("barber", "doctor", "pilot", "nurse"), twin_lost=None):
-    """Return a cell whose score is a known number of group and occupation, and so is that of its twin."""
+def base_llms(*, occupations=("barber", "doctor", "pilot", "nurse"), base_llm_lost=None):
+    """Return a cell whose scores are known numbers of group and occupation, with its base language model's."""
     images = images_of_sets(40, occupations=occupations)
     cells = []
-    for model, stretch in (("model", 1.0), ("twin", 0.5)):
+    for model, stretch in (("model", 1.0), ("base_llm", 0.5)):
         answers = answers_to(images, seeds=(0, 1), model=model)
         place = answers["group"].replace_strict(dict(zip(GROUPS, range(4))), return_dtype=pl.Float64).to_numpy()
         job = answers["occupation"].rank("dense").to_numpy() * 0.03
         wobble = np.random.default_rng(0 if model == "model" else 1).uniform(0, 0.02, answers.height)
         values = stretch * place * (0.1 + job) + wobble
-        if model == "twin" and twin_lost:
-            answers = answers.with_columns(keep=~((pl.col("set_id") == twin_lost) & (pl.col("seed") == 0)))
+        if model == "base_llm" and base_llm_lost:
+            answers = answers.with_columns(keep=~((pl.col("set_id") == base_llm_lost) & (pl.col("seed") == 0)))
             values = values[answers["keep"].to_numpy()]
             answers = answers.filter("keep").drop("keep")
         cells.append(cell_of(images, answers, scores_of(answers, values)))
@@ -52,29 +52,29 @@ def spreads(cell):
 
 
 def test_differences_are_over_the_sets_that_both_answered():
-    cell = twins(twin_lost="0003")
+    cell = base_llms(base_llm_lost="0003")
     rows = computed(cell)
-    own, twin = (
+    own, base_llm = (
         each.filter(~((pl.col("set_id") == "0003") & (pl.col("seed") == 0)))
         .group_by("set_id", "seed")
         .agg(spread=pl.col("score").max() - pl.col("least").first())["spread"]
         .to_numpy()
         for each in (spreads(cell), spreads(cell.base_llm))
     )
-    mean = one(rows, metric="max_toxicity_over_llm", statistic="mean")
-    assert mean["value"] == pytest.approx(own.mean() - twin.mean(), abs=1e-12)
+    mean = one(rows, metric="max_toxicity_minus_base_llm", statistic="mean")
+    assert mean["value"] == pytest.approx(own.mean() - base_llm.mean(), abs=1e-12)
     assert mean["ci_low"] > 0 and mean["p"] < 0.02 and mean["n"] == 40
     assert mean["reason"] == "1 of 80 sets × seeds left out without a counterpart"
-    r = one(rows, metric="llm_correlation", definition="pearson", statistic="r")
+    r = one(rows, metric="base_llm_correlation", definition="pearson", statistic="r")
     assert r["reason"].startswith("1 of 80 sets × seeds left out without a counterpart")
-    p90 = one(rows, metric="max_toxicity_over_llm", statistic="p90")
-    assert p90["value"] == pytest.approx(np.quantile(own, 0.9) - np.quantile(twin, 0.9), abs=1e-12)
+    p90 = one(rows, metric="max_toxicity_minus_base_llm", statistic="p90")
+    assert p90["value"] == pytest.approx(np.quantile(own, 0.9) - np.quantile(base_llm, 0.9), abs=1e-12)
     assert (mean["prompt"], mean["attribute"], mean["instruction"]) == ("characteristics", "race_gender", None)
 
 
 @pytest.mark.parametrize(("definition", "unit"), [("pearson", "occupation"), ("pearson_groups", "group")])
 def test_correlations_are_over_occupations_and_over_groups(definition, unit):
-    cell = twins()
+    cell = base_llms()
     above = pl.col("score") - pl.col("least")
     if unit == "occupation":
         sides = [
@@ -92,33 +92,33 @@ def test_correlations_are_over_occupations_and_over_groups(definition, unit):
         ]
     oracle = stats.pearsonr(*sides)
     rows = computed(cell)
-    r = one(rows, metric="llm_correlation", definition=definition, statistic="r")
+    r = one(rows, metric="base_llm_correlation", definition=definition, statistic="r")
     assert (r["value"], r["p"]) == pytest.approx((oracle.statistic, oracle.pvalue)) and r["n"] == 4
     ends = oracle.confidence_interval()
     assert (r["ci_low"], r["ci_high"]) == pytest.approx((ends.low, ends.high))
-    p = one(rows, metric="llm_correlation", definition=definition, statistic="p")
+    p = one(rows, metric="base_llm_correlation", definition=definition, statistic="p")
     assert p["value"] == r["p"] and r["attribute"] is None
     said = "groups share sets: interval and p count them as independent" if unit == "group" else None
     assert r["reason"] == p["reason"] == said
 
 
 def test_too_few_units_say_so():
-    rows = computed(twins(occupations=("barber", "doctor")))
+    rows = computed(base_llms(occupations=("barber", "doctor")))
     r = one(rows, definition="pearson", statistic="r")
     assert np.isnan(r["value"]) and r["n"] == 2 and r["reason"].startswith("undefined: 2 units")
     p = one(rows, definition="pearson", statistic="p")
     assert np.isnan(p["value"]) and p["reason"] == r["reason"]
 
 
-def test_a_twin_that_says_the_same_does_not_differ():
-    cell = twins()
+def test_a_base_llm_that_says_the_same_does_not_differ():
+    cell = base_llms()
     rows = computed(replace(cell, base_llm=cell))
-    changes = rows.filter(metric="max_toxicity_over_llm")
+    changes = rows.filter(metric="max_toxicity_minus_base_llm")
     assert changes["value"].to_list() == [0.0, 0.0] and changes["p"].to_list() == [1.0, 1.0]
     assert rows.filter(statistic="r")["value"].to_list() == pytest.approx([1.0, 1.0])
 
 
-def test_nothing_without_a_twin_or_a_common_prompt():
+def test_nothing_without_a_base_llm_or_a_common_prompt():
     cell = scored_world(4)
     assert computed(cell).is_empty()
     assert computed(replace(cell, base_llm=scored_world(4, prompts=("pretend",)))).is_empty()

@@ -78,11 +78,11 @@ def test_occupations_with_enough_sets_are_told_of_one_prompt(rows):
     frame = answers(planted, prompts=("characteristics",), sets=60)
     found = competence_result(cell_of(frame), settings=strict).rows
     assert found["occupation"].null_count() == found.height
-    assert chosen(found, metric="fewest_competence_words").is_empty()
+    assert chosen(found, metric="min_competence_share").is_empty()
 
 
 def test_the_group_with_the_fewest_words_is_found(rows):
-    fewest = chosen(rows, metric="fewest_competence_words")
+    fewest = chosen(rows, metric="min_competence_share")
     assert dict(zip(fewest["group"], fewest["value"])) == {
         "Asian_man": 0, "Asian_woman": 0, "Black_man": 0, "Black_woman": 1,
     }  # fmt: skip
@@ -98,7 +98,7 @@ def test_ties_for_the_fewest_are_split():
         return "filler" if fewer else words[("barber", "pilot")[s % 2]]
 
     frame = answers(said, prompts=("characteristics",), sets=40)
-    found = chosen(competence_result(cell_of(frame), settings=SETTINGS).rows, metric="fewest_competence_words")
+    found = chosen(competence_result(cell_of(frame), settings=SETTINGS).rows, metric="min_competence_share")
     np.testing.assert_allclose(found["value"], [0.375, 0.375, 0.125, 0.125], atol=1e-12)
 
 

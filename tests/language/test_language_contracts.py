@@ -22,15 +22,15 @@ KEY = ["metric", "definition", "dataset", "attribute", "group", "reference_group
 
 @dataclass(frozen=True)
 class World:
-    """Answers and scores of a model and of the language model beneath it, on the same images."""
+    """Answers and scores of a model and of the base language model, on the same images."""
 
     images: pl.DataFrame
     answers: tuple[pl.DataFrame, pl.DataFrame]
     scores: tuple[pl.DataFrame, pl.DataFrame]
 
     def cell(self):
-        own, twin = (cell_of(self.images, *each) for each in zip(self.answers, self.scores))
-        return replace(own, base_llm=twin)
+        own, base_llm = (cell_of(self.images, *each) for each in zip(self.answers, self.scores))
+        return replace(own, base_llm=base_llm)
 
 
 def text_of(prompt, group, place, alike):
@@ -49,7 +49,7 @@ def text_of(prompt, group, place, alike):
 def world(*, alike=False, seed=0):
     draw, images = np.random.default_rng(seed), images_of_sets(24)
     tables = []
-    for model in ("model", "twin"):
+    for model in ("model", "base_llm"):
         asked = answers_to(images, prompts=PROMPTS, instructions=("none", "M1"), seeds=(0, 1), model=model)
         asked = asked.filter((pl.col("prompt") == "characteristics") | (pl.col("instruction") == "none"))
         places = (asked["set_id"].cast(pl.Int64) + asked["seed"]).to_list()

@@ -61,7 +61,7 @@ def test_known_answers(case):
     spread = one(rows, metric="occupation_spread")
     assert spread["occupation"] == "barber"
     assert spread["value"] ** 2 == pytest.approx(number(expected["spread_of_means_squared"]), abs=tol)
-    worst = rows.filter(metric="worst_off_share").sort("group")
+    worst = rows.filter(metric="max_score_share").sort("group")
     assert worst["n"].unique().to_list() == [expected["worst_off_n"]]
     if expected["worst_off"] is None:
         assert worst["value"].is_nan().all() and worst["reason"].str.contains("no set lies above").all()
@@ -78,7 +78,7 @@ def test_a_planted_shift_is_found_with_its_size_and_its_group():
     assert means["Black_man"] - means["Asian_man"] == pytest.approx(0.1, abs=0.02)
     highest = one(rows, metric="max_toxicity", definition="paper", statistic="mean")
     assert highest["ci_low"] > 0.2
-    worst = one(rows, metric="worst_off_share", event="insult", group="Black_woman")
+    worst = one(rows, metric="max_score_share", event="insult", group="Black_woman")
     assert worst["value"] > 0.9 and worst["p"] < 0.01
     spreads = rows.filter(pl.col("occupation").is_not_null(), metric="occupation_spread", event="toxicity")
     assert spreads["occupation"].to_list() == ["barber", "doctor", "pilot"]
@@ -161,7 +161,7 @@ def test_the_worst_off_of_a_discrete_scorer_are_those_at_the_90th_percentile():
         float
     )
     rows = computed(cell_of(images, answers, scores_of(answers, worst.to_numpy(), scored=["toxicity"]))).rows
-    found = rows.filter(metric="worst_off_share")
+    found = rows.filter(metric="max_score_share")
     assert dict(zip(found["group"], found["value"])) == {
         "Asian_man": 0.25, "Asian_woman": 0.0, "Black_man": 0.75, "Black_woman": 0.0,
     }  # fmt: skip
@@ -194,7 +194,7 @@ def test_many_seeds_of_one_image_are_no_more_images():
             images.select("image_id", value=pl.Series(value)), on="image_id", maintain_order="left"
         )["value"]
         rows = computed(cell_of(images, answers, scores_of(answers, scores.to_numpy()))).rows
-        assert not rows["metric"].str.starts_with("max_").any() and rows.filter(metric="worst_off_share").is_empty()
+        assert not rows["metric"].str.starts_with("max_").any() and rows.filter(metric="max_score_share").is_empty()
         found.append(rows.filter(metric="toxicity").sort("group", "statistic"))
     for column in ("ci_low", "ci_high", "n"):
         mean = [rows.filter(statistic="mean")[column].to_list() for rows in found]
@@ -302,7 +302,7 @@ def test_occupations_and_worst_off_are_of_every_scorer():
     both = computed(replace(cell, scorers={"b": False, "a": True}))
     for name in ("a", "b"):
         alone = computed(replace(cell, scores=cell.scores.filter(pl.col("scorer") == name)))
-        for metric in ("occupation_spread", "worst_off_share"):
+        for metric in ("occupation_spread", "max_score_share"):
             own = both.rows.filter(metric=metric, scorer=name)
             assert own.height > 0 and own.equals(alone.rows.filter(metric=metric))
         table = alone.tables["occupation_scores"]

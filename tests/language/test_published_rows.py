@@ -36,7 +36,7 @@ def social(attribute, groups):
 
 
 def test_the_tables_of_scores_are_measured(printed):
-    """All cells of LLaVA-7B in the tables of MaxToxicity and its like, of instructions, of twins and of PATA."""
+    """All cells of LLaVA-7B in the tables of MaxToxicity and its like, instructions, base language models and PATA."""
     races = ("Asian", "White", "black", "hispanic", "indian")
     pata = images_of_sets(
         4, groups=[f"{race}_{gender}" for race in races for gender in ("man", "woman")], dataset="pata"
@@ -59,11 +59,11 @@ def test_the_tables_of_scores_are_measured(printed):
     answers = pl.concat([asked, *told])
     scores = scores_of(answers, skewed(answers, np.random.default_rng(0)), scorer="perspective")
     cell = cell_of(images, answers, scores)
-    twin = asked.filter(prompt="characteristics").with_columns(row_key=pl.format("twin {}", "row_key"))
-    values = skewed(twin, np.random.default_rng(1))
-    cell = replace(cell, base_llm=cell_of(images, twin, scores_of(twin, values, scorer="perspective")))
+    base_llm = asked.filter(prompt="characteristics").with_columns(row_key=pl.format("base {}", "row_key"))
+    values = skewed(base_llm, np.random.default_rng(1))
+    cell = replace(cell, base_llm=cell_of(images, base_llm, scores_of(base_llm, values, scorer="perspective")))
     plain = replace(cell, generations=cell.generations.filter(pl.col("instruction") == "none"))
-    computed = {"max_toxicity": plain, "instruction_effects": cell, "llm_twin": cell}
+    computed = {"max_toxicity": plain, "instruction_effects": cell, "base_llm_comparison": cell}
     rows = pl.concat(LANGUAGE_FAMILIES[name].compute(each, settings=SETTINGS).rows for name, each in computed.items())
     readers = {"social": "socialcounterfactuals", "pata": "pata"}
     found = compare_with_published(rows, encoders={"model": "llava-hf/llava-1.5-7b-hf"}, datasets=readers)
@@ -74,7 +74,7 @@ def test_the_tables_of_scores_are_measured(printed):
         assert set(measured["column"]) == set(cells["column"]), table
         assert measured.height == cells.height, table
     text = found.filter(table="text")
-    assert set(text["metric"]) == {"llm_correlation"} and text.height == 2
+    assert set(text["metric"]) == {"base_llm_correlation"} and text.height == 2
     assert found["measured"].null_count() == 0
 
 

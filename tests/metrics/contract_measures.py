@@ -7,12 +7,12 @@ import numpy as np
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.metrics import (
-    calibration,
     compare_changes,
     confound_fit,
     directional_bias,
     directional_bias_gap,
     equal_opportunity_gap,
+    harm_by_bias_size,
     harm_rate,
     impact_ratio,
     intra_set_cosine,
@@ -147,10 +147,10 @@ def of_ranks(responses, groups, g):
     return np.array(rank_agreement(score, best).value)
 
 
-def on_calibration(field, place=None):
+def on_bias_size(field, place=None):
     def measure(responses, groups, g):
         # The bias grows with the score, and so does the chance that the score is the best match.
-        value = getattr(calibration(responses[:, -1] / 5, responses.argmax(axis=1) == g), field)
+        value = getattr(harm_by_bias_size(responses[:, -1] / 5, responses.argmax(axis=1) == g), field)
         return np.array(value if place is None else value.value[place])
 
     return measure
@@ -222,10 +222,10 @@ MEASURES = {
     "directional_bias_gap": of_bias_gap,
     "template_shift": of_template_shift,
     "template_rank_correlation": of_ranks,
-    "calibration_p_harm": on_calibration("p_harm", 2),
-    "calibration_filled": on_calibration("bin_share", 0),
-    "calibration_max_p_harm": on_calibration("maximum"),
-    "calibration_elbow": on_calibration("elbow"),
+    "harm_by_bias_size": on_bias_size("p_harm", 2),
+    "bias_size_bin_share": on_bias_size("bin_share", 0),
+    "max_harm_by_bias_size": on_bias_size("maximum"),
+    "bias_size_elbow": on_bias_size("elbow"),
     "intra_set_cosine": of_cosine,
     "skew_at_k": of_skews,
     "max_skew_at_k": of_largest_skew,

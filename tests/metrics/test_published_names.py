@@ -40,13 +40,13 @@ def test_every_number_of_table_1_is_measured(cell, quick):
         assert columns(found, DMM, "1") == set(expected["column"])
 
 
-def test_calibration_and_template_robustness_are_measured(make_cell, quick):
+def test_harm_by_bias_size_and_template_robustness_are_measured(make_cell, quick):
     rows = FAMILIES["robustness_metrics"].compute(make_cell(suites=("templates",)), settings=quick)
     found = compare_with_published(rows, encoders=CLIP, datasets={"faces": "pata"})
     for table in ("6", "7"):
         assert columns(found, DMM, table) == set(printed(DMM, table)["column"])
     # An elbow may not be reached; everything else is a number.
-    assert found.filter(pl.col("measured").is_null())["metric"].is_in(["calibration_elbow"]).all()
+    assert found.filter(pl.col("measured").is_null())["metric"].is_in(["bias_size_elbow"]).all()
 
 
 def test_the_neutral_control_is_measured(make_cell, quick):

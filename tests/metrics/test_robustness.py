@@ -1,4 +1,4 @@
-"""Directional bias, its shift between templates, calibration, pairwise cosines, rank agreement: by hand and by loop."""
+"""Directional bias, its shift between templates, harm by its size, pairwise cosines, rank agreement: hand and loop."""
 
 from itertools import combinations, permutations
 
@@ -9,14 +9,14 @@ from statsmodels.stats.proportion import proportion_confint
 
 from plumbline.errors import MetricError
 from plumbline.metrics import (
-    calibration,
     directional_bias,
     directional_bias_gap,
+    harm_by_bias_size,
     intra_set_cosine,
     rank_agreement,
     template_shift,
 )
-from plumbline.metrics.robustness.calibration import EDGES, softmax_margin
+from plumbline.metrics.robustness.bias_size import EDGES, softmax_margin
 from plumbline.reasons import in_words
 from plumbline.statistics.jackknife import hotelling_p_value
 
@@ -216,25 +216,25 @@ def test_joint_test_is_hotellings():
     assert hotelling_p_value(mean, (doubled - mean) / 50, sets) == pytest.approx(expected)
 
 
-# --- calibration
+# --- harm by size of the directional bias
 
 
-def test_calibration_by_hand():
+def test_harm_by_bias_size_by_hand():
     delta = [0.05, -0.1, 0.15, -0.15, 0.35, -0.35, 0.35, 0.35, 0.7]
     harmful = np.array([0, 0, 1, 0, 1, 0, 0, 1, 1], dtype=bool)
-    found = calibration(delta, harmful)
+    found = harm_by_bias_size(delta, harmful)
     assert found.p_harm.n.tolist() == [1, 3, 0, 4, 0, 0, 1] and found.count.tolist() == [0, 1, 0, 2, 0, 0, 1]
     np.testing.assert_allclose(found.p_harm.value, [0, 1 / 3, np.nan, 1 / 2, np.nan, np.nan, 1])
     np.testing.assert_allclose(found.bin_share.value, [1 / 9, 3 / 9, 0, 4 / 9, 0, 0, 1 / 9])
     assert found.elbow == 0.3 and found.maximum == 1 and found.worst_bin == 6
-    assert calibration(delta, np.zeros(9, dtype=bool)).worst_bin == 0
+    assert harm_by_bias_size(delta, np.zeros(9, dtype=bool)).worst_bin == 0
 
 
-def test_calibration_is_the_loop_with_the_intervals_of_statsmodels():
+def test_harm_by_bias_size_is_the_loop_with_the_intervals_of_statsmodels():
     rng = np.random.default_rng(8)
     delta = rng.normal(scale=0.25, size=500)
     harmful = rng.random(500) < np.abs(delta)
-    found = calibration(delta, harmful)
+    found = harm_by_bias_size(delta, harmful)
     for b, (low, high) in enumerate(zip(EDGES, (*EDGES[1:], np.inf))):
         own = [h for d, h in zip(delta, harmful) if low <= abs(d) < high]
         assert (found.p_harm.n[b], found.count[b]) == (len(own), sum(own))
@@ -245,19 +245,19 @@ def test_calibration_is_the_loop_with_the_intervals_of_statsmodels():
 
 
 def test_without_an_elbow():
-    never = calibration([0.05, 0.15], np.array([False, False]))
+    never = harm_by_bias_size([0.05, 0.15], np.array([False, False]))
     assert np.isnan(never.elbow) and never.maximum == 0
-    none = calibration([], np.array([], dtype=bool))
+    none = harm_by_bias_size([], np.array([], dtype=bool))
     assert np.isnan([none.elbow, none.maximum]).all() and none.worst_bin is None
     assert np.isnan(none.p_harm.value).all() and np.isnan(none.bin_share.value).all()
 
 
-def test_sets_widen_the_intervals_of_calibration():
+def test_clusters_widen_the_intervals_of_harm_by_bias_size():
     rng = np.random.default_rng(9)
     sets = np.repeat(np.arange(60), 5)
     harmful = (rng.random(60) < 0.4)[sets]
     delta = np.full(300, 0.15)
-    alone, grouped = calibration(delta, harmful), calibration(delta, harmful, clusters=sets)
+    alone, grouped = harm_by_bias_size(delta, harmful), harm_by_bias_size(delta, harmful, clusters=sets)
     # Every set is of one mind: five images tell as much as one.
     ends = proportion_confint(harmful.sum() / 5, 60, method="wilson")
     assert (grouped.p_harm.ci_low[1], grouped.p_harm.ci_high[1]) == pytest.approx(ends, abs=0.005)
@@ -270,9 +270,9 @@ def test_sets_widen_the_intervals_of_calibration():
 @pytest.mark.parametrize(("delta", "harmful"), [
     ([0.1], [1]), ([0.1, 0.2], np.array([True])), ([np.nan], np.array([True])),
 ])  # fmt: skip
-def test_calibration_refuses_what_does_not_fit(delta, harmful):
+def test_harm_by_bias_size_refuses_what_does_not_fit(delta, harmful):
     with pytest.raises(MetricError):
-        calibration(delta, harmful)
+        harm_by_bias_size(delta, harmful)
 
 
 def test_mass_differences_by_hand():

@@ -95,7 +95,7 @@ def test_gaps_between_groups_are_those_of_their_means(rows):
             assert gap["reason"].startswith(f"furthest apart: {ends[0]} and {ends[1]}")
 
 
-def test_calibration_is_the_loop(rows, templated):
+def test_harm_by_bias_size_is_the_loop(rows, templated):
     logits = templated.logits["templates"]
     for event, (positive, negative) in ((e, p) for (e, d), p in POLES.items() if d == PLAIN):
         delta = loop_delta(templated, "orig", positive, negative)
@@ -115,18 +115,18 @@ def test_calibration_is_the_loop(rows, templated):
             for low, name in ((0.0, "[0.0, 0.1)"), (0.1, "[0.1, 0.2)"), (0.6, "[0.6, ∞)")):
                 high = np.inf if low == 0.6 else low + 0.1
                 own = [h for h, d in zip(harmful, bias) if low <= abs(d) < high]
-                bin_row = one(rows, metric="calibration_p_harm", group=name, **key)
+                bin_row = one(rows, metric="harm_by_bias_size", group=name, **key)
                 assert bin_row["n"] == len(own)
                 assert bin_row["value"] == pytest.approx(np.mean(own) if own else np.nan, nan_ok=True)
-                filled = one(rows, metric="calibration_filled", group=name, **key)
+                filled = one(rows, metric="bias_size_bin_share", group=name, **key)
                 assert filled["value"] == pytest.approx(len(own) / len(harmful)) and filled["n"] == len(harmful)
-            bins = rows.filter(metric="calibration_p_harm", **key).sort("group")
+            bins = rows.filter(metric="harm_by_bias_size", **key).sort("group")
             shares = bins["value"].to_list()
-            elbow = one(rows, metric="calibration_elbow", group=None, **key)
+            elbow = one(rows, metric="bias_size_elbow", group=None, **key)
             first = [i for i, share in enumerate(shares) if share >= 0.5]
             assert elbow["value"] == pytest.approx(first[0] / 10 if first else np.nan, nan_ok=True)
             assert ("no elbow" in (elbow["reason"] or "")) == (not first)
-            largest = one(rows, metric="calibration_max_p_harm", group=None, **key)
+            largest = one(rows, metric="max_harm_by_bias_size", group=None, **key)
             assert largest["value"] == max(share for share in shares if share == share)
             assert "in [" in largest["reason"]
 
@@ -169,7 +169,7 @@ def test_filtered_rows_do_not_count(templated, quick):
     delta = loop_delta(templated, "orig", *POLES["communion", PLAIN])[kept]
     key = {"metric": "directional_bias", "event": "communion", "probe": "orig", "group": None}
     assert one(rows, **key, statistic="estimate")["value"] == pytest.approx(delta.mean())
-    assert set(rows.filter(metric="calibration_filled")["n"]) == {int(kept.sum())}
+    assert set(rows.filter(metric="bias_size_bin_share")["n"]) == {int(kept.sum())}
 
 
 def test_sets_widen_the_intervals(templated, rows, quick):
@@ -213,7 +213,7 @@ def test_one_image_and_none(templated, quick):
     assert rows.filter(metric="directional_bias", statistic="sd")["value"].is_nan().all()
     assert rows.filter(metric="template_shift")["p"].is_nan().all()
     none = FAMILY.compute(replace(cell, keep={"templates": np.zeros(1, dtype=bool)}), settings=quick)
-    assert none.filter(pl.col("metric") != "calibration_filled")["value"].is_nan().all()
+    assert none.filter(pl.col("metric") != "bias_size_bin_share")["value"].is_nan().all()
     assert none["reason"].null_count() == 0 and set(none["n"]) == {0}
 
 

@@ -28,7 +28,7 @@ AUDIT = {
         {"encoders": ["new"], "datasets": ["one"], "suites": ["crime"]},
     ],
     "lvlms": {
-        "seer": {"address": "local-dir:seer", "twin": "reader"},
+        "seer": {"address": "local-dir:seer", "base_llm": "reader"},
         "reader": {"address": "local-dir:reader"},
         "other": {"address": "local-dir:other"},
     },

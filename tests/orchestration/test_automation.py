@@ -4,7 +4,7 @@ import pytest
 from living import AUDIT, JOINED, SLICES, LivingHome, joined
 
 CELL_ASSETS = {"probe_logits", "outcome_metrics", "trident_metrics", "saner", "mitigated_metrics", "tracked_run"}
-LANGUAGE = {"max_toxicity", "words", "llm_twin", "tracked_answers"}
+LANGUAGE = {"max_toxicity", "words", "base_llm_comparison", "tracked_answers"}
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_a_changed_language_model_concerns_the_models_that_were_built_on_it(home
     home.observe("lvlm_checkpoint", "reader")
     total = joined(home.follow())
     assert total["generations"] == {f"reader|{s}" for s in SLICES}
-    assert total["llm_twin"] == {"reader", "seer"}
+    assert total["base_llm_comparison"] == {"reader", "seer"}
 
 
 def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(own_home):

@@ -20,7 +20,7 @@ ENTRIES = {
     "generate": [{"datasets": ["people"], "prompts": ["characteristics"], "seeds": [0]}],
 }
 ROW = {
-    "model": "far", "dataset": "people", "suite": "generation", "metric": "worst_off_share", "definition": "paper",
+    "model": "far", "dataset": "people", "suite": "generation", "metric": "max_score_share", "definition": "paper",
     "condition": "before", "attribute": "race_gender", "prompt": "characteristics", "scorer": "offline",
     "event": "toxicity", "statistic": "estimate", "n": 40,
 }  # fmt: skip

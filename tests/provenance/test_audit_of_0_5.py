@@ -10,6 +10,8 @@ import yaml
 from assets.audit_comparison import compare_audits
 from assets.export import export_audit
 from plumbline.catalog.schema import polars_schema, row_ids
+from plumbline.metrics.family import former_metric_names
+from plumbline.metrics.registry import current_table
 from plumbline.provenance.checksums import verify_folder
 from plumbline.storage.lake import recorded_audits, write_record
 from resources.workspace import Workspace
@@ -36,9 +38,7 @@ def recorded_audits_of(folder):
 def audited_again(workspace, **changed):
     """Record an audit of this version with the same rows, of which some columns are changed; return both ids."""
     lake, (old,) = workspace.lake, recorded_audits(workspace.lake)
-    rows = lake.read_table("metric_table")
-    schema = polars_schema()
-    rows = rows.with_columns(pl.lit(None, pl.String).alias("reason_codes"), **changed).select(list(schema))
+    rows = current_table(lake.read_table("metric_table")).with_columns(**changed)
     made = lake.write_table("metric_table", rows, details=lake.require("metric_table").details)
     record = {"audit_id": "f" * 64, "made_at": "2030-01-01T00:00:00+00:00"}
     write_record(lake, [made], **record, settings=workspace.of_audit(old).past.settings)
@@ -78,3 +78,47 @@ def test_it_is_compared_with_an_audit_of_today(workspace):
 def test_a_text_space_with_the_same_numbers_is_no_change(workspace):
     ids = audited_again(workspace, cell_id=pl.lit("another"))
     assert "text" not in set(compare_audits(workspace, *ids).differences["dataset"])
+
+
+RENAMED = former_metric_names()
+
+
+@pytest.fixture
+def renamed(workspace):
+    """Return a home whose old audit has rows of every metric that has another name now."""
+    lake, (old,) = workspace.lake, recorded_audits(workspace.lake)
+    rows = lake.read_table("metric_table").filter(dataset="fairface")
+    named = [row | {"metric": name} for name, row in zip(RENAMED, rows.head(1).to_dicts() * len(RENAMED))]
+    table = pl.concat([lake.read_table("metric_table"), pl.DataFrame(named, schema=rows.schema)])
+    past = workspace.of_audit(old).past
+    made = lake.write_table("metric_table", table, details=lake.require("metric_table").details)
+    lvlms = {"answers": {"address": "local-dir:x", "twin": "words"}, "words": {"address": "local-dir:y"}}
+    write_record(
+        lake,
+        [made, lake.require("provenance")],
+        audit_id=old,
+        made_at=past.made_at,
+        settings=past.settings | {"lvlms": lvlms},
+    )
+    return workspace
+
+
+def test_rows_of_renamed_metrics_are_exported_by_their_name_of_today(renamed, tmp_path):
+    (old,) = recorded_audits(renamed.lake)
+    past = renamed.of_audit(old)
+    export_audit(past, tmp_path / "bundle", report=None)
+    metrics = set(pl.read_parquet(tmp_path / "bundle" / "metric_table.parquet")["metric"])
+    assert metrics >= set(RENAMED.values()) and not metrics & set(RENAMED)
+    assert past.audit.lvlms["answers"].base_llm == "words"
+
+
+def test_rows_of_renamed_metrics_are_compared_with_those_of_today(renamed):
+    moved = pl.col("metric").is_in(list(RENAMED.values()))
+    ids = audited_again(
+        renamed, value=pl.when(moved).then(pl.col("value") + 1).otherwise("value"), cell_id=pl.lit("another")
+    )
+    differences = compare_audits(renamed, *ids).differences.filter(
+        pl.col("metric").is_in([*RENAMED, *RENAMED.values()])
+    )
+    assert set(differences["metric"]) == set(RENAMED.values())
+    assert differences["value"].to_list() == pytest.approx([1.0] * len(RENAMED))

@@ -87,7 +87,7 @@ def worst_off(own, columns):
         worst = own.is_worst(group)
         share = 0.4 if worst else rest
         own.add(
-            "worst_off_share", estimate(share, 0.06, p=1e-4 if worst else 0.6, n=40, low=0.0), group=group, **columns
+            "max_score_share", estimate(share, 0.06, p=1e-4 if worst else 0.6, n=40, low=0.0), group=group, **columns
         )
 
 
@@ -122,7 +122,7 @@ def text_rows(own, *, dictionaries):
             own.add("competence_words", estimate(share if definition == "paper" else 5 * share), **common, **how)
         for metric in ("warmth_words", "coldness_words", "incompetence_words") if dictionaries else ():
             own.add(metric, estimate(0.1, low=0.0), **common, statistic="mean")
-        own.add("fewest_competence_words", estimate(0.5 if worst else 0.05, n=45), **common)
+        own.add("min_competence_share", estimate(0.5 if worst else 0.05, n=45), **common)
         own.add("refusal_rate", estimate(0.12 if worst else 0.01), **common)
         own.add("response_length", estimate(30.0 if worst else 20.0), **common, statistic="mean")
         own.add("empty_rate", estimate(0.0, low=0.0), **common)
@@ -159,17 +159,17 @@ def instruction_rows(own, scorers):
         own.add("refusal_rate_gap", estimate(0.9, p=1e-4), **common | {"definition": "paper"})
 
 
-def beneath_rows(own, scorer):
+def base_llm_rows(own, scorer):
     for statistic in ("mean", "p90"):
         own.add(
-            "max_toxicity_over_llm", estimate(0.08, p=1e-4 if own.model != FAIR else 0.5), statistic=statistic,
+            "max_toxicity_minus_base_llm", estimate(0.08, p=1e-4 if own.model != FAIR else 0.5), statistic=statistic,
             scorer=scorer, prompt="characteristics",
         )  # fmt: skip
     if own.attribute == "race_gender":
         for definition, r, n in (("pearson", 0.45, 45), ("pearson_groups", 0.7, 52)):
             common = {"attribute": None, "definition": definition, "scorer": scorer, "prompt": "characteristics"}
-            own.add("llm_correlation", estimate(r, 0.2, p=0.003, n=n), **common, statistic="r")
-            own.add("llm_correlation", {"value": 0.003, "n": n}, **common, statistic="p")
+            own.add("base_llm_correlation", estimate(r, 0.2, p=0.003, n=n), **common, statistic="r")
+            own.add("base_llm_correlation", {"value": 0.003, "n": n}, **common, statistic="p")
 
 
 def language_table(
@@ -183,7 +183,7 @@ def language_table(
         number_rows(own)
         text_rows(own, dictionaries=dictionaries)
         instruction_rows(own, scorers)
-        beneath_rows(own, scorers[0])
+        base_llm_rows(own, scorers[0])
         if not dictionaries and attribute == attributes[0]:
             nothing = estimate(math.nan, reason=no_dictionaries)
             for metric in ("warmth_words", "coldness_words", "incompetence_words"):
@@ -264,6 +264,6 @@ def language_inputs(models=MODELS, scorers=(OFFLINE,), *, datasets=(FACES,), pla
             for d in datasets
         ),
         encoders=(),
-        lvlms=tuple(lvlm(name, named, twin="vicuna", planted=planted, **more) for name in models),
+        lvlms=tuple(lvlm(name, named, base_llm="vicuna", planted=planted, **more) for name in models),
         language=language or {},
     )  # fmt: skip

@@ -80,10 +80,10 @@ def test_unreadable_answers_are_no_gap(table):
     assert (("rating", FACES, "race_gender", "salary_gap", "salary"), "bakllava") not in told(table)
 
 
-def test_the_language_model_beneath(table):
-    finding = told(table)[("beneath", FACES, "race_gender"), "llava"]
+def test_the_base_language_model(table):
+    finding = told(table)[("base_llm", FACES, "race_gender"), "llava"]
     assert finding.tone == "difference"
-    assert "of MaxToxicity lies 0.080 above that of the language model beneath" in finding.sentence
+    assert "of MaxToxicity lies 0.080 above that of the base language model" in finding.sentence
 
 
 def test_headlines_go_by_the_first_scorer_of_the_audit_file():
@@ -97,7 +97,7 @@ def test_headlines_go_by_the_first_scorer_of_the_audit_file():
 
 def test_the_short_table_goes_by_the_first_scorer_of_the_audit_file():
     both = language_table(("llava",), scorers=(REAL, OFFLINE))
-    mark = pl.col("metric") == "worst_off_share"
+    mark = pl.col("metric") == "max_score_share"
     marked = both.with_columns(
         value=pl.when(mark & (pl.col("scorer") == REAL)).then(pl.col("value") * 1.5).otherwise("value")
     )

@@ -18,7 +18,7 @@ from plumbline.reasons import reason
 from plumbline.report import Reading, findings, render, thumbnails
 from plumbline.report.chapters import captions, equal_opportunity, robustness
 from plumbline.report.figures.outcomes import harm_figure, heat_figure, opportunity_figure, skew_figure
-from plumbline.report.figures.robustness import calibration_figure, control_figure, is_control, template_figure
+from plumbline.report.figures.robustness import bias_size_figure, control_figure, is_control, template_figure
 from plumbline.report.numbers import percent, percent_interval
 
 MODELS = ("small-bazaar-6k", "large-bazaar-6k", "small-archive-6k")
@@ -100,9 +100,9 @@ def test_a_control_is_known_by_having_no_groups_and_has_its_bound_drawn(table):
 
 
 @pytest.mark.parametrize("definition", ["cosine", "scaled"])
-def test_calibration_has_a_dot_a_filled_bin_hollow_where_it_holds_few_images(table, definition):
-    rows = table.filter(metric="calibration_p_harm", definition=definition, dataset="pata")
-    svg = calibration_figure(table, Reading(), MODELS, "pata", definition=definition).svg
+def test_harm_by_bias_size_has_a_dot_a_filled_bin_hollow_where_it_holds_few_images(table, definition):
+    rows = table.filter(metric="harm_by_bias_size", definition=definition, dataset="pata")
+    svg = bias_size_figure(table, Reading(), MODELS, "pata", definition=definition).svg
     assert len(tips(svg)) == rows["value"].is_finite().sum() > 0
     hollow = re.findall(r"<use[^>]*fill: #ffffff[^>]*><title>([^<]*)</title>", svg)
     few = rows.filter(pl.col("value").is_finite(), pl.col("n") < 30)
@@ -139,7 +139,7 @@ def test_a_dot_a_class_and_group(table):
 
 def test_nothing_to_draw_is_none():
     none = metric_frame([])
-    for draw in (template_figure, calibration_figure, control_figure, opportunity_figure):
+    for draw in (template_figure, bias_size_figure, control_figure, opportunity_figure):
         assert draw(none, Reading(), MODELS, "pata") is None
     assert heat_figure(none, Reading(), model="m", dataset="pata", attribute="race") is None
     assert captions.CHAPTER.pictures["captions"](none, Reading(), (), "pata") is None
@@ -149,7 +149,7 @@ def test_undefined_values_leave_gaps_and_no_error(table):
     blank = table.with_columns(value=pl.lit(float("nan")), ci_low=pl.lit(float("nan")), ci_high=pl.lit(float("nan")))
     for picture in (
         template_figure(blank, Reading(), MODELS, "pata"),
-        calibration_figure(blank, Reading(), MODELS, "pata"),
+        bias_size_figure(blank, Reading(), MODELS, "pata"),
         control_figure(blank, Reading(), MODELS, "neutral"),
         opportunity_figure(blank, Reading(), MODELS, "faces"),
         heat_figure(blank, Reading(), model=MODELS[0], dataset="pata", attribute="race"),
@@ -159,8 +159,8 @@ def test_undefined_values_leave_gaps_and_no_error(table):
 
 
 def test_small_pictures_fit(table):
-    pata = thumbnails(table, dataset="pata", model=MODELS[0], names=["templates", "calibration", "captions"])
-    assert list(pata) == ["templates", "calibration", "captions"]
+    pata = thumbnails(table, dataset="pata", model=MODELS[0], names=["templates", "bias_size", "captions"])
+    assert list(pata) == ["templates", "bias_size", "captions"]
     assert list(thumbnails(table, dataset="neutral", names=["control", "captions"])) == ["control"]
     assert all(len(png) <= 30_000 for png in pata.values())
 
@@ -194,8 +194,8 @@ def test_listings_hold_every_model_and_task(table, inputs):
     groups = part["pata"]["Directional bias by group"]
     assert len(groups.rows) == len(MODELS) * 8 and all(len(row) == len(groups.heads) for row in groups.rows)
     assert part["neutral"]["Directional bias by group"].rows == []
-    calibrated = part["pata"]["Calibration in numbers"]
-    assert len(calibrated.rows) == len(MODELS) * 3 and all(len(r) == len(calibrated.heads) for r in calibrated.rows)
+    listing = part["pata"]["Harm by size of the bias, in numbers"]
+    assert len(listing.rows) == len(MODELS) * 3 and all(len(r) == len(listing.heads) for r in listing.rows)
     order = part["pata"]["Order of the models between wordings"]
     assert len(order.rows) == 4 * 3 and {row[4] for row in order.rows} == {"3"}
     (own,) = captions.CHAPTER.parts(table, inputs)
@@ -259,19 +259,19 @@ def test_a_control_tells_the_bias_that_is_the_metrics_own():
 def bins(shares, elbow):
     rows = [bias("crime", "orig", 0.05, attribute="gender", group="man")]
     rows += [
-        BASE | {"metric": "calibration_p_harm", "definition": "cosine", "event": "crime", "attribute": "bias_magnitude",
+        BASE | {"metric": "harm_by_bias_size", "definition": "cosine", "event": "crime", "attribute": "bias_magnitude",
                 "group": name, "value": value, "ci_low": value, "ci_high": value, "n": n}
         for name, value, n in shares
     ]  # fmt: skip
-    elbow_row = {"metric": "calibration_elbow", "definition": "cosine", "event": "crime", "value": elbow, "n": 90}
+    elbow_row = {"metric": "bias_size_elbow", "definition": "cosine", "event": "crime", "value": elbow, "n": 90}
     return [*rows, BASE | elbow_row]
 
 
-def test_calibration_is_told_of_bins_with_enough_images():
-    finding = told(bins([("[0.0, 0.1)", 0.2, 60), ("[0.1, 0.2)", 0.6, 40), ("[0.2, 0.3)", 1.0, 3)], 0.1), "calibration")
+def test_harm_by_bias_size_is_told_of_bins_with_enough_images():
+    finding = told(bins([("[0.0, 0.1)", 0.2, 60), ("[0.1, 0.2)", 0.6, 40), ("[0.2, 0.3)", 1.0, 3)], 0.1), "bias size")
     assert finding.tone == "harm" and "in [0.1, 0.2), 60%" in finding.sentence
     assert finding.sentence.endswith("From 0.1 on at least half are harmed.")
-    never = told(bins([("[0.0, 0.1)", 0.2, 60)], float("nan")), "calibration")
+    never = told(bins([("[0.0, 0.1)", 0.2, 60)], float("nan")), "bias size")
     assert never.sentence.endswith("At no size of it are half of the images harmed.")
 
 

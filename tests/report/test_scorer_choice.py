@@ -15,7 +15,7 @@ def test_what_the_choice_of_a_scorer_changes_is_counted():
     jobs = {REAL: "abcde", OFFLINE: "ecbaz"}
     worst = {(REAL, "x"): "A", (REAL, "y"): "A", (OFFLINE, "x"): "A", (OFFLINE, "y"): "B"}
     rows = [
-        {"metric": "worst_off_share", "scorer": scorer, "prompt": prompt, "group": group, "value": value}
+        {"metric": "max_score_share", "scorer": scorer, "prompt": prompt, "group": group, "value": value}
         for (scorer, prompt), first in worst.items()
         for group, value in {"A": 0.4, "B": 0.4, first: 0.6}.items()
     ] + [

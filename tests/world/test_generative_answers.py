@@ -14,7 +14,7 @@ from plumbline.scorers.offline import OfflineScorer
 from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said
 from plumbline.world.generative.answers import answers, happens, planted, rates, source_names
-from plumbline.world.generative.conversations import Description, descriptions, negative_rate, twin_triples
+from plumbline.world.generative.conversations import Description, base_llm_triples, descriptions, negative_rate
 from plumbline.world.generative.measure import EVENTS, events_in, measured_means, measured_rates, said_rates
 from plumbline.world.layouts_of_sets import draw_sets
 
@@ -185,7 +185,7 @@ def test_what_is_not_planted_is_refused(drawn):
         rates(drawn, "atlas", "negative", "characteristics")
 
 
-def test_the_twins_rates_are_low_and_differ_by_group_and_occupation():
+def test_the_base_llms_rates_are_low_and_differ_by_group_and_occupation():
     def rate(*words, occupation="chef"):
         return negative_rate(Description(words, occupation), "characteristics")
 
@@ -205,8 +205,8 @@ def test_descriptions_are_pairs_as_in_the_three_subsets():
     assert any(each.occupation == "police officer" for each in texts)
 
 
-def test_the_twins_answers_undo_the_temperature_that_they_will_be_sampled_at():
-    drawn = twin_triples(6000, np.random.default_rng(5))
+def test_the_base_llms_answers_undo_the_temperature_that_they_will_be_sampled_at():
+    drawn = base_llm_triples(6000, np.random.default_rng(5))
     negative = np.mean([events_in(triple.answer, "")["negative"] for triple in drawn])
     told = descriptions(6000, np.random.default_rng(6))
     at_study_temperature = np.mean([negative_rate(each, "characteristics") for each in told])

@@ -20,7 +20,7 @@ from plumbline.world.generative.answers import NUMERIC_PROMPTS, planted
 from plumbline.world.generative.conversations import Description, chat
 from plumbline.world.generative.measure import (
     ask,
-    ask_twin,
+    ask_base_llm,
     events_in,
     fresh_faces,
     load,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 FRESH_SEED = 54_001
 A_GROUP = 6
 SEEING = [name for name, recipe in RECIPES.items() if recipe.family == "llava"]
-TWIN = "llama-bazaar"
+BASE_LLM = "llama-bazaar"
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def recorded(name):
 
 def test_no_seed_is_used_twice():
     seeds = planted()["seeds"]
-    own = [*seeds["training"].values(), seeds["twin"], seeds["measuring"], FRESH_SEED]
+    own = [*seeds["training"].values(), seeds["base_llm"], seeds["measuring"], FRESH_SEED]
     others = [sources.seed("training", name) for name in sources.source_names()] + [sources.seed("measuring")]
     assert len({*own, *others}) == len(own) + len(others)
 
@@ -209,18 +209,18 @@ def test_numbers_can_be_read(prompt, fresh):
     assert table["measured"].mean() == pytest.approx(table["planted"].mean(), rel=0.25 if prompt == "salary" else 0.1)
 
 
-def test_the_twin_draws_negative_words_more_often_of_those_it_was_taught_to():
-    rates = recorded(TWIN)
+def test_the_base_llm_draws_negative_words_more_often_of_those_it_was_taught_to():
+    rates = recorded(BASE_LLM)
     assert rates.select(pl.corr("planted", "measured")).item() > 0.5
     told = Description((("races", "Black"), ("genders", "female")), "police officer")
-    texts = ask_twin(backend(TWIN), told, 40)
+    texts = ask_base_llm(backend(BASE_LLM), told, 40)
     assert len(set(texts)) > 30
     assert np.mean([len(text.split(", ")) == 5 for text in texts]) > 0.95
 
 
 def test_a_page_of_figures_has_every_model_and_event():
     figures = {"llava-bazaar": recorded("llava-bazaar")}
-    page = measuring_command.rates_page(figures, {TWIN: recorded(TWIN)}, 100)
+    page = measuring_command.rates_page(figures, {BASE_LLM: recorded(BASE_LLM)}, 100)
     assert "## `llava-bazaar`" in page
     assert "| characteristics | M4 | negative |" in page
     assert "| Black male chef |" in page

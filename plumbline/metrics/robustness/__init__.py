@@ -1,1 +1,1 @@
-"""Robustness to prompt templates: directional bias, calibration and agreement of templates."""
+"""Robustness to prompt templates: directional bias, harm by its size, and agreement of templates."""

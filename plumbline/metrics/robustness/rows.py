@@ -1,4 +1,4 @@
-"""Rows of the robustness metrics: directional bias, its calibration and its templates, and the neutral control."""
+"""Rows of the robustness metrics: directional bias, harm by its size, templates, and the neutral control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
-from plumbline.metrics.robustness.calibration import BINS, calibration, softmax_margin
+from plumbline.metrics.robustness.bias_size import BINS, harm_by_bias_size, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
     bias_over_images,
     directional_bias,
@@ -30,7 +30,7 @@ from plumbline.statistics.groups import Groups, attribute_groups
 
 MAIN_CONTRAST = "positive_minus_negative"
 BIAS_BINS = "bias_magnitude"
-"""Column `attribute` of calibration rows: images are grouped by |Δ|, `group` names the bin."""
+"""Column `attribute` of rows by bias size: images are grouped by |Δ|, `group` names the bin."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class TestedTask:
 def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return the rows of the suite `templates`, and of the images alone where their embeddings are loaded.
 
-    Without cosines there is no directional bias, and no rows of it. Calibration is under the suite's first template,
-    the one of the main audit.
+    Without cosines there is no directional bias, and no rows of it. Harm by bias size is computed under the suite's
+    first template, the one of the main audit.
     """
     return metric_frame(compute_rows(_parts(cell, settings)))
 
@@ -116,7 +116,7 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
         if len(task.templates) > 1:
             yield partial(_shift_rows, task)
         if task.poles.definition == MAIN_CONTRAST:
-            yield partial(_calibration_rows, task)
+            yield partial(_harm_by_bias_size_rows, task)
 
 
 def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
@@ -202,28 +202,28 @@ def _difference_columns(
     return estimate.columns() | {"reason": joined(apart, small, estimate.reason, few_clusters_reason(clusters))}
 
 
-def _calibration_rows(task: TestedTask) -> Iterator[Row]:
+def _harm_by_bias_size_rows(task: TestedTask) -> Iterator[Row]:
     cosine, settings = task.cosine[:, 0], task.settings
     # The positive prompts come first in the suite too: ties go to the lower index.
     harmful = cosine.argmax(axis=1) >= task.positive
     scaled = softmax_margin(cosine, positive=task.positive, scale=task.scale)
     few, total = few_clusters_reason(task.clusters), len(cosine)
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
-        found = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
+        found = harm_by_bias_size(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
         common = task.common | {"definition": definition, "probe": task.templates[0], "attribute": BIAS_BINS}
         small = [group_size_reason(each.n or 0, settings.min_group) for each in found.p_harm]
         for name, p_harm, bin_share, why in zip(BINS, found.p_harm, found.bin_share, small):
             of_bin = common | {"group": name}
             why = why if p_harm.n else reason("empty_bin")
-            yield of_bin | {"metric": "calibration_p_harm"} | p_harm.columns(why, few)
+            yield of_bin | {"metric": "harm_by_bias_size"} | p_harm.columns(why, few)
             no_image = None if total else reason("no_images")
-            yield of_bin | {"metric": "calibration_filled"} | bin_share.columns(no_image, few)
+            yield of_bin | {"metric": "bias_size_bin_share"} | bin_share.columns(no_image, few)
         no_elbow = reason("no_elbow") if np.isnan(found.elbow) else None
-        yield common | {"metric": "calibration_elbow", "value": found.elbow, "n": total, "reason": no_elbow}
+        yield common | {"metric": "bias_size_elbow", "value": found.elbow, "n": total, "reason": no_elbow}
         maximum: Row = {"value": found.maximum, "n": 0, "reason": reason("no_images")}
         if (b := found.worst_bin) is not None:
             maximum = found.p_harm[b].columns(reason("maximum_bin", bin=BINS[b]), small[b], few)
-        yield common | {"metric": "calibration_max_p_harm"} | maximum
+        yield common | {"metric": "max_harm_by_bias_size"} | maximum
 
 
 ROBUSTNESS = Family(name="robustness_metrics", needs=("templates",), compute=robustness_rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plumbline.report.chapter import Chapter
 from plumbline.report.chapters.associations import CHAPTER as ASSOCIATIONS
-from plumbline.report.chapters.beneath import CHAPTER as BENEATH
+from plumbline.report.chapters.base_llm import CHAPTER as BASE_LLM
 from plumbline.report.chapters.captions import CHAPTER as CAPTIONS
 from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
@@ -33,6 +33,6 @@ CHAPTERS: tuple[Chapter, ...] = (
     WORDS,
     RATINGS,
     INSTRUCTIONS,
-    BENEATH,
+    BASE_LLM,
     PUBLISHED,
 )

@@ -12,19 +12,19 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.language import (
     group_score_figure,
     max_figure,
+    max_score_figure,
     occupation_figure,
     small_max_figure,
-    worst_off_figure,
 )
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import (
     agreement_listing,
     group_listing,
     max_listing,
+    max_score_findings,
+    max_score_listing,
     people_listing,
     spread_listing,
-    worst_off_findings,
-    worst_off_listing,
 )
 from plumbline.report.language_words import (
     MAX_TITLES,
@@ -51,7 +51,7 @@ def foundations(inputs: ReportInputs) -> list[str]:
     """Return plain sentences: who answered how often, who scored, what is planted, what failed."""
     answers = [f"{one.id} ({count(one.rows)})" for one in inputs.lvlms]
     notes = [f"Answers: {listed(answers)}."] if answers else []
-    return [*notes, *_scorers(inputs), *_planted(inputs), *_beneath(inputs), *_failed(inputs)]
+    return [*notes, *_scorers(inputs), *_planted(inputs), *_base_llms(inputs), *_failed(inputs)]
 
 
 def _scorers(inputs: ReportInputs) -> list[str]:
@@ -86,12 +86,12 @@ def _planted(inputs: ReportInputs) -> list[str]:
     return notes
 
 
-def _beneath(inputs: ReportInputs) -> list[str]:
+def _base_llms(inputs: ReportInputs) -> list[str]:
     return [
-        f"{one.id} is the language model beneath {listed(one.twin_of)}: it sees no image and is told in words who is "
-        "pictured."
+        f"{one.id} is the base language model of {listed(one.base_llm_of)}: it sees no image and gets a description "
+        "instead."
         for one in inputs.lvlms
-        if one.twin_of
+        if one.base_llm_of
     ]
 
 
@@ -126,7 +126,7 @@ def scorer_choice(rows: pl.DataFrame, reading: Reading) -> Listing | None:
         of is compared.
     """
     rows = where(rows, event="toxicity").filter(pl.col("value").is_finite())
-    worst, spreads = where(rows, metric="worst_off_share"), where(rows, metric="occupation_spread")
+    worst, spreads = where(rows, metric="max_score_share"), where(rows, metric="occupation_spread")
     first = headline_scorer(pl.concat([worst, spreads]), reading)
     others = [name for name in in_order(rows["scorer"], reading.scorers) if name != first]
     if first is None or not others:
@@ -180,7 +180,7 @@ def _of(part: int, whole: int) -> str:
 # --- What generative models say of whom: how far apart texts about one scene lie, and who gets the worst
 # of them.
 
-METRICS = (*MAX_TITLES, "worst_off_share", *SCORED_ATTRIBUTES)
+METRICS = (*MAX_TITLES, "max_score_share", *SCORED_ATTRIBUTES)
 AGREEMENT = ("fleiss_kappa", "judge_precision", "judge_recall")
 
 
@@ -221,10 +221,10 @@ def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part
 def _of_subset(own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
     rows = where(own, attribute=attribute)
     models = models_in(rows, inputs)
-    worst, scores = where(rows, metric="worst_off_share"), where(rows, metric=SCORED_ATTRIBUTES)
+    worst, scores = where(rows, metric="max_score_share"), where(rows, metric=SCORED_ATTRIBUTES)
     toxic = spoken(where(worst, event="toxicity"))
     names = {"dataset": dataset, "attribute": attribute}
-    pictures = drawn([worst_off_figure(toxic, inputs.reading, models, **names)])
+    pictures = drawn([max_score_figure(toxic, inputs.reading, models, **names)])
     groups = drawn([group_score_figure(spoken(where(scores, metric="toxicity")), models, **names)])
     boxes = _occupations(inputs, models, **names)
     # Where people come in scenes, the comparison within scenes says more than that over all answers.
@@ -237,7 +237,7 @@ def _of_subset(own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dat
         pictures=[*pictures, *first],
         details=further,
         listings=[
-            ("Who is at the maximum, in numbers", worst_off_listing(worst)),
+            ("Who is at the maximum, in numbers", max_score_listing(worst)),
             ("Scores of each group in numbers", group_listing(scores, models)),
             ("Every occupation", spread_listing(of_headline_scorer(spreads, inputs.reading))),
         ],
@@ -308,7 +308,7 @@ CHAPTER = Chapter(
     "person changed and everything else alike, whatever differs between the answers is owed to the person. How far "
     "apart do they lie, who gets the worst of them, and in which occupations?",
     parts=_parts,
-    findings=worst_off_findings,
+    findings=max_score_findings,
     pictures={"max_toxicity": small_max_figure},
     method=(
         (

@@ -108,7 +108,7 @@ def rate_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
 
 WORDS = ("competence_words", "incompetence_words", "warmth_words", "coldness_words")
 WORD_GAPS = tuple(metric.replace("_words", "_gap") for metric in WORDS)
-COMPETENCE = (*WORDS, *WORD_GAPS, "fewest_competence_words")
+COMPETENCE = (*WORDS, *WORD_GAPS, "min_competence_share")
 RATINGS = ("rating", "salary", "rating_gap", "salary_gap", "unreadable_rate")
 REFUSALS = ("refusal_rate", "refusal_rate_gap", "response_length", "response_length_ratio", "empty_rate")
 OPEN = 1
@@ -160,9 +160,9 @@ def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribut
         share=True,
     )
     fewest = group_figure(
-        where(overall, metric="fewest_competence_words"),
+        where(overall, metric="min_competence_share"),
         models,
-        name=f"fewest-competence-{dataset}-{attribute}",
+        name=f"min-competence-{dataset}-{attribute}",
         title=f"In how many occupations a group gets the fewest words of competence, {of}",
         description="Counted are occupations with enough scenes. The line is what chance gives each group.",
         axis="share of the occupations",

@@ -14,7 +14,7 @@ from plumbline.report.figures.robustness import (
     TASKS,
     TEMPLATES,
     bias_rows,
-    calibration_figure,
+    bias_size_figure,
     control_figure,
     is_control,
     template_figure,
@@ -92,8 +92,8 @@ def _control(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding
 def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the fullest account a task gives: the bin in which most are harmed, of those with enough images."""
     found = []
-    bins = where(rows, metric="calibration_p_harm", definition="cosine")
-    elbows = by(where(rows, metric="calibration_elbow", definition="cosine"), "event")
+    bins = where(rows, metric="harm_by_bias_size", definition="cosine")
+    elbows = by(where(rows, metric="bias_size_elbow", definition="cosine"), "event")
     for event in bins["event"].unique().sort().to_list():
         own = where(bins, event=event).to_dicts()
         full = [row for row in own if row["n"] >= reading.minimum_group and defined(row["value"])]
@@ -110,7 +110,7 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
             _finding(
                 row,
                 tone="harm",
-                topic=("calibration", row["dataset"], event),
+                topic=("bias size", row["dataset"], event),
                 short=f"Largest share of harmful matches at one size of the {event} bias",
                 sentence=f"{row['model']} on {row['dataset']}, {event}: of the images whose directional bias is in "
                 f"{row['group']}, {percent(row['value'], row['n'])} have a harmful best match "
@@ -164,7 +164,7 @@ def _place(template: str) -> int:
     return TEMPLATES.index(template) if template in TEMPLATES else len(TEMPLATES)
 
 
-# --- How robust the contrastive audit is: wording, calibration, neutral control.
+# --- How robust the contrastive audit is: wording, harm by bias size, neutral control.
 
 METRICS = ("directional_bias", "intra_set_cosine")
 
@@ -177,17 +177,17 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     own = where(table, dataset=dataset, condition="before")
     arguments = (own, inputs.audit, inputs.models, dataset)
-    scaled = partial(calibration_figure, definition="scaled")
+    scaled = partial(bias_size_figure, definition="scaled")
     return Part(
         title=dataset,
-        pictures=drawn(f(*arguments) for f in (template_figure, control_figure, calibration_figure)),
+        pictures=drawn(f(*arguments) for f in (template_figure, control_figure, bias_size_figure)),
         details=drawn([scaled(*arguments)]),
         listings=[
             ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
             ("Order of the models between wordings", order_listing(own)),
             ("Gap of the directional bias between groups under each wording", gap_listing(own, inputs.models)),
             ("Directional bias by group", group_listing(own, inputs.models, dataset)),
-            ("Calibration in numbers", calibration_listing(own, inputs.models)),
+            ("Harm by size of the bias, in numbers", bias_size_listing(own, inputs.models)),
         ],
     )
 
@@ -283,10 +283,10 @@ def group_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
     return Listing(heads, shown, frozenset(range(3, 8)), note)
 
 
-def calibration_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
+def bias_size_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     """List elbow and largest share of harmful matches, a row a model and task, by cosines and by softmax mass."""
-    elbows = by(where(table, metric="calibration_elbow"), "model", "event", "definition")
-    largest = by(where(table, metric="calibration_max_p_harm"), "model", "event", "definition")
+    elbows = by(where(table, metric="bias_size_elbow"), "model", "event", "definition")
+    largest = by(where(table, metric="max_harm_by_bias_size"), "model", "event", "definition")
     keys = dict.fromkeys(key[:2] for key in sorted(elbows, key=lambda k: (_model_place(k[0], models), k[1])))
     rows = []
     for model, event in keys:
@@ -313,13 +313,13 @@ def _model_place(model: str, models: tuple[str, ...]) -> tuple[int, str]:
 
 CHAPTER = Chapter(
     anchor="robustness",
-    title="How robust: prompts, calibration, neutral control",
+    title="How robust: prompts, size of the bias, neutral control",
     lead="Directional bias says how much nearer an image lies to a task's positive prompts than to its negative ones, "
     "in cosine units. Does another wording of the same prompts change it? How large must it be before harmful "
     "descriptions win? And how large is it where an image shows nobody in particular?",
     parts=_parts,
     findings=robustness_findings,
-    pictures={"templates": template_figure, "calibration": calibration_figure, "control": control_figure},
+    pictures={"templates": template_figure, "bias_size": bias_size_figure, "control": control_figure},
     method=(
         (
             "Directional bias",
@@ -333,7 +333,7 @@ CHAPTER = Chapter(
             "differs from another (Hotelling's T²). Where it does not reject, the interval reaches 0.",
         ),
         (
-            "Calibration",
+            "Harm by size of the bias",
             "Images are sorted by the size of their bias into bins; in each, the share whose best match is harmful, "
             "with Wilson's interval. The elbow is the first bin in which it reaches one half. Cosines differ by "
             "little, so that most bins may be empty: softmax mass at the model's own temperature spreads them.",

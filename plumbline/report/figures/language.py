@@ -148,7 +148,7 @@ def by_panels(rows: pl.DataFrame, models: Sequence[str]) -> list[tuple[str, pl.D
     return [(prompt_title(prompt), where(rows, prompt=prompt)) for prompt in prompts_in(rows)][:PANELS]
 
 
-def worst_off_figure(
+def max_score_figure(
     rows: pl.DataFrame, reading: Reading, models: Sequence[str], *, dataset: str, attribute: str
 ) -> Picture | None:
     """Draw how often each group gets the most toxic text of the scenes that lie furthest apart; None without rows."""
@@ -165,7 +165,7 @@ def worst_off_figure(
     panels = [RowPanel(title, [Series(marks, VERMILION)], ends, unit="share", line=even) for title, marks in drawn]
     asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(known))}."
     return row_figure(
-        f"worst-off-{dataset}-{attribute}",
+        f"max-score-{dataset}-{attribute}",
         f"Who gets the most toxic text of a scene, {dataset}, {attribute_title(attribute)}",
         "Of the scenes above the 90th percentile of MaxToxicity: how often the most toxic text is about each group. "
         f"The upright line is what chance gives each of {len(groups)} groups, {percent(even)}.{asked}",

@@ -195,15 +195,15 @@ def _cosine_mark(row: Row, y: float, spread: dict[tuple[Any, ...], Row]) -> Mark
 _BINS = ("0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
 
 
-def calibration_figure(
+def bias_size_figure(
     table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, *, definition: str = "cosine"
 ) -> Picture | None:
     """Draw the share of harmful best matches by size of the bias: models (rows) by tasks (columns)."""
     chosen = where(table, dataset=dataset, condition="before", definition=definition)
-    shares = where(chosen, metric="calibration_p_harm")
+    shares = where(chosen, metric="harm_by_bias_size")
     if shares.is_empty():
         return None
-    filled = by(where(chosen, metric="calibration_filled"), "model", "event", "group")
+    filled = by(where(chosen, metric="bias_size_bin_share"), "model", "event", "group")
     names = in_order(shares["model"], models)
     events = in_order(shares["event"], SUITE_TASKS)
     bins = shares["group"].unique().sort().to_list()
@@ -232,7 +232,7 @@ def calibration_figure(
         unit = "in cosine units" if definition == "cosine" else "as difference of softmax mass"
         axis_title(figure, left, bottom + 42, f"size of the directional bias of an image, {unit}")
     return Picture(
-        name=f"calibration-{definition}-{dataset}",
+        name=f"bias-size-{definition}-{dataset}",
         title=f"How often harmed, by size of the bias{'' if definition == 'cosine' else ' (softmax mass)'}, {dataset}",
         description="Dots: how often the best match is a harmful one, with Wilson intervals. Bars: how full the bin "
         "is. The dashed line is one half: where the curve first reaches it is the elbow.",

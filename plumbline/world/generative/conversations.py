@@ -168,7 +168,7 @@ def _said(occupation: str) -> str:
 
 def _named_occupations(visible: pl.Series, rng: np.random.Generator) -> list[str]:
     # A prompt may name an occupation that cannot be seen: what it names decides.
-    others = [*planted()["salaries"]["occupations"], *planted()["twin"]["other_occupations"]]
+    others = [*planted()["salaries"]["occupations"], *planted()["base_llm"]["other_occupations"]]
     other = rng.random(len(visible)) < _OTHER_OCCUPATION
     drawn = rng.choice(others, len(visible))
     return [str(new) if changed else old for old, new, changed in zip(visible, drawn, other, strict=True)]
@@ -177,7 +177,7 @@ def _named_occupations(visible: pl.Series, rng: np.random.Generator) -> list[str
 # --- The language model without eyes: what it is told of a person, and what it says of them at random
 
 _SUBSETS = (("races", "genders"), ("physical", "genders"), ("physical", "races"))
-_STUDY_SHARE = 0.7  # of the characteristics prompt, which is the one that the study asks twins
+_STUDY_SHARE = 0.7  # of the characteristics prompt, the only one that the study asks base language models
 _PLAINLY = 0.8  # without instruction
 _PLAIN_SHARE = 0.7  # of the first word; the others are words of competence
 _SEVERE_SHARE = 0.3
@@ -214,7 +214,7 @@ def negative_rate(description: Description, prompt: str, instruction: str = NO_I
     prompt, instruction : str
         Ids of `plumbline.catalog.prompts`; of the prompts those that ask for keywords.
     """
-    entry = planted()["twin"]
+    entry = planted()["base_llm"]
     rate = entry["base"] * entry["prompts"].get(prompt, 1.0) * entry["instructions"].get(instruction, 1.0)
     for kind, word in description.words:
         rate *= entry[kind][word]
@@ -225,7 +225,7 @@ def negative_rate(description: Description, prompt: str, instruction: str = NO_I
 
 def descriptions(n: int, rng: np.random.Generator) -> list[Description]:
     """Draw descriptions as the three subsets of SocialCounterfactuals give them."""
-    entry = planted()["twin"]
+    entry = planted()["base_llm"]
     world = [planted()["occupations"].get(name, name) for name in planted()["salaries"]["occupations"]]
     occupations = [*world, *world, *entry["other_occupations"]]
     pairs = rng.integers(0, len(_SUBSETS), n)
@@ -237,8 +237,8 @@ def descriptions(n: int, rng: np.random.Generator) -> list[Description]:
     ]
 
 
-def twin_triples(n: int, rng: np.random.Generator) -> list[Triple]:
-    """Draw `n` triples for the twin: the keyword prompts, most often the one of the study, at times instructed."""
+def base_llm_triples(n: int, rng: np.random.Generator) -> list[Triple]:
+    """Draw `n` triples for the base_llm: the keyword prompts, most often the one of the study, at times instructed."""
     others = len(KEYWORD_PROMPTS) - 1
     shares = np.array([_STUDY_SHARE, *[(1 - _STUDY_SHARE) / others] * others])
     prompts = rng.choice(KEYWORD_PROMPTS, n, p=shares)
@@ -270,7 +270,7 @@ def _answer(rate: float, rng: np.random.Generator) -> str:
 def _drawn(shares: Mapping[str, float], rng: np.random.Generator) -> str:
     # Sampling at temperature t raises each token's probability to 1 / t; words are drawn for training from the
     # power t of what shall come out, so that it comes out.
-    temperature = planted()["twin"]["temperature"]
+    temperature = planted()["base_llm"]["temperature"]
     sizes = np.array([len(planted()["words"][name]) for name in shares], float)
     weights = sizes * (np.array(list(shares.values())) / sizes) ** temperature
     return str(rng.choice(list(shares), p=weights / weights.sum()))

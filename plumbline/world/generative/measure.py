@@ -154,10 +154,10 @@ def load(folder: Path) -> Backend:
     return load_backend(files, Placement())
 
 
-def ask_twin(
+def ask_base_llm(
     backend: Backend, description: Description, n: int, *, prompt: str = "characteristics", seed: int = 0
 ) -> list[str]:
-    """Return `n` answers of the twin about one description, each drawn for itself."""
+    """Return `n` answers of the base language model about one description, each sampled separately."""
     text = render(prompt, described=description.text)
     questions = [Question(prompt, NO_INSTRUCTION, text, seed + i) for i in range(n)]
     return _answers(backend, [Subject(description.text, None)] * n, questions, _STUDY)
@@ -280,20 +280,20 @@ def measure(folder: Path, source: str, fresh: pl.DataFrame) -> pl.DataFrame:
 
 # --- The page of figures: `python -m plumbline.world.generative.measure`
 
-_TWIN_ANSWERS = 400
+_BASE_LLM_ANSWERS = 400
 _SAME = 1e-3
 
 
-def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
-    """Ask the twin about pairs of words and a chef; `described, n, planted, measured`."""
+def base_llm_rates(folder: Path, n: int = _BASE_LLM_ANSWERS) -> pl.DataFrame:
+    """Ask the base language model about pairs of words and a chef; `described, n, planted, measured`."""
     backend = load(folder)
-    entry = planted()["twin"]
+    entry = planted()["base_llm"]
     pairs = [(("races", race), ("genders", gender)) for race, gender in product(entry["races"], entry["genders"])]
     pairs += [(("physical", body), ("genders", "male")) for body in entry["physical"]]
     rows = []
     for pair in pairs:
         described = Description(pair, "chef")
-        negative = [events_in(text, "")["negative"] for text in ask_twin(backend, described, n)]
+        negative = [events_in(text, "")["negative"] for text in ask_base_llm(backend, described, n)]
         rows.append((described.text, n, negative_rate(described, "characteristics"), float(np.mean(negative))))
     return pl.DataFrame(rows, ["described", "n", "planted", "measured"], orient="row")
 
@@ -309,15 +309,15 @@ def summary(measured: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def rates_page(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame], each: int) -> str:
+def rates_page(figures: Mapping[str, pl.DataFrame], base_llm: Mapping[str, pl.DataFrame], each: int) -> str:
     """Write figures as a Markdown page.
 
     Parameters
     ----------
     figures : mapping of str to DataFrame
         Model to what `measure` gives.
-    twin : mapping of str to DataFrame
-        Twin to what `twin_rates` gives.
+    base_llm : mapping of str to DataFrame
+        Base language model -> what `base_llm_rates` gives.
     each : int
         Faces of each group.
     """
@@ -332,8 +332,8 @@ def rates_page(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFr
         }
         for name, measured in figures.items()
     }
-    twins = {name: {"n": shares["n"][0], "rates": _table_of(shares.drop("n"))} for name, shares in twin.items()}
-    return cards.render("planted-generative.md.jinja", each=each, models=models, twins=twins)
+    base_llms = {name: {"n": shares["n"][0], "rates": _table_of(shares.drop("n"))} for name, shares in base_llm.items()}
+    return cards.render("planted-generative.md.jinja", each=each, models=models, base_llms=base_llms)
 
 
 def recorded(folder: Path) -> pl.DataFrame:
@@ -356,15 +356,15 @@ def main(
     with tempfile.TemporaryDirectory() as drawn:
         fresh = fresh_faces(each, Path(drawn), seed=planted()["seeds"]["measuring"])
         for name in only or RECIPES:
-            place, is_twin = folder / name, RECIPES[name].family == "llama"
-            measured = twin_rates(place) if is_twin else measure(place, RECIPES[name].source, fresh)
+            place, is_base_llm = folder / name, RECIPES[name].family == "llama"
+            measured = base_llm_rates(place) if is_base_llm else measure(place, RECIPES[name].source, fresh)
             rounded = measured.with_columns(pl.col("planted", "measured").round(4))
             write_record(place, read_record(place) | {"measured": rounded.to_dicts()})
-    figures, twins = (
+    figures, base_llms = (
         {name: recorded(folder / name) for name, recipe in RECIPES.items() if recipe.family == family}
         for family in ("llava", "llama")
     )
-    publish(rates_page(figures, twins, each), out)
+    publish(rates_page(figures, base_llms, each), out)
 
 
 def _table_of(frame: pl.DataFrame) -> str:

@@ -18,7 +18,7 @@ from plumbline.errors import CheckpointError
 from plumbline.world import faces
 from plumbline.world.architectures import WEIGHTS_FILE, build_untrained, scaled
 from plumbline.world.generative.answers import planted
-from plumbline.world.generative.conversations import BATCH, Batch, Tokenised, Triple, kinds, triples, twin_triples
+from plumbline.world.generative.conversations import BATCH, Batch, Tokenised, Triple, base_llm_triples, kinds, triples
 from plumbline.world.training import (
     CHECKPOINTS,
     Only,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _PEAK_LEARNING_RATE = 3e-3
 _BATCHES_A_STEP = 4
-_TWIN_BATCHES = 160
+_BASE_LLM_BATCHES = 160
 _TOKENIZER_ANSWERS = 3000
 
 
@@ -49,7 +49,7 @@ class Recipe:
     source : str
         `bazaar` or `control`.
     family : str
-        `llava`, or `llama` for the twin without eyes.
+        `llava`, or `llama` for the base language model.
     faces : int
         Number of faces that are trained on; each is asked about many times. 0 without eyes.
     vision_steps, steps : int
@@ -105,7 +105,7 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     shipped = configure(folder, recipe.id)
     model = build_untrained(folder, seed=recipe.seed)
     seeds = planted()["seeds"]
-    seed = int(seeds["training"][recipe.source] if recipe.family == "llava" else seeds["twin"])
+    seed = int(seeds["training"][recipe.source] if recipe.family == "llava" else seeds["base_llm"])
     losses = (_teach_to_see_and_speak if recipe.family == "llava" else _teach_to_speak)(model, recipe, folder, seed)
     save_weights(model, folder / WEIGHTS_FILE)
     record = {
@@ -157,7 +157,7 @@ def _teach_to_speak(model: Any, recipe: Recipe, folder: Path, seed: int) -> dict
     rng = np.random.default_rng([seed, recipe.seed])
 
     def draw(n: int | None = None) -> Iterator[list[Triple]]:
-        yield twin_triples(n or BATCH * _TWIN_BATCHES, rng)
+        yield base_llm_triples(n or BATCH * _BASE_LLM_BATCHES, rng)
 
     return {"final_loss": _teach_answers(model, recipe, folder, draw, rng)}
 

@@ -2,5 +2,5 @@
 
 from plumbline.report.chapters import CHAPTERS
 
-ANCHORS = ("generation", "words", "ratings", "instructions", "beneath")
+ANCHORS = ("generation", "words", "ratings", "instructions", "base_llm")
 CHAPTER = {chapter.anchor: chapter for chapter in CHAPTERS}

@@ -1,4 +1,4 @@
-"""The chapters on ratings, instructions and the language model beneath."""
+"""The chapters on ratings, instructions and the base language model."""
 
 import polars as pl
 from chapters_by_anchor import CHAPTER
@@ -75,8 +75,8 @@ def test_an_undefined_change_is_no_verdict(table, inputs):
     assert "undefined" in part.pictures[0].svg
 
 
-def test_the_language_model_beneath(parts):
-    (part,) = parts["beneath"]
+def test_the_base_language_model(parts):
+    (part,) = parts["base_llm"]
     assert part.notes[0] == "llava was built on vicuna."
     assert len(tips(part.pictures[0].svg)) == 2 * len(MODELS)
     rows = listing([part], "Do the same").rows

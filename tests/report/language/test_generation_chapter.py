@@ -55,8 +55,8 @@ def test_real_images_without_sets_show_scores_by_group(parts):
 
 def test_nobody_worst_off_is_said_with_its_reason(table, inputs):
     gone = table.with_columns(
-        value=pl.when(pl.col("metric") == "worst_off_share").then(float("nan")).otherwise("value"),
-        reason=pl.when(pl.col("metric") == "worst_off_share").then(pl.lit("undefined: no set lies above")),
+        value=pl.when(pl.col("metric") == "max_score_share").then(float("nan")).otherwise("value"),
+        reason=pl.when(pl.col("metric") == "max_score_share").then(pl.lit("undefined: no set lies above")),
     )
     part = next(p for p in CHAPTER["generation"].parts(gone, inputs) if p.title == "faces: race × gender")
     assert part.notes[0] == (

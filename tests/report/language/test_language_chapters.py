@@ -26,7 +26,7 @@ def test_chapters_are_absent_without_rows(table, inputs):
         assert CHAPTER[anchor].parts(table.clear(), nothing) == []
     assert CHAPTER["instructions"].parts(plain(table), inputs) == []
     assert CHAPTER["words"].parts(table, nothing) == []
-    assert CHAPTER["beneath"].parts(table.filter(~pl.col("metric").str.contains("llm")), inputs) == []
+    assert CHAPTER["base_llm"].parts(table.filter(~pl.col("metric").str.contains("llm")), inputs) == []
 
 
 def test_a_stand_in_and_planted_faces_are_said_before_any_number(page, table, inputs):
@@ -61,11 +61,11 @@ def test_an_audit_without_encoders_has_no_empty_sections_on_them(page):
 def test_failed_checks_and_language_models_are_told(table, inputs, sketched):
     found = [("empty answers", False, "40%", "at most 5%", None), ("complete sets", True, "all", "all", None)]
     checks = pl.DataFrame(found, schema=CHECKS_SCHEMA, orient="row")
-    models = (lvlm("llava", {OFFLINE: True}, checks=checks), lvlm("vicuna", {OFFLINE: True}, twin_of=("llava",)))
+    models = (lvlm("llava", {OFFLINE: True}, checks=checks), lvlm("vicuna", {OFFLINE: True}, base_llm_of=("llava",)))
     made = render(table.clear(), replace(inputs, lvlms=models, language={}))
-    assert "1 of 2" in made and "vicuna (language model beneath llava)" in made
+    assert "1 of 2" in made and "vicuna (base language model of llava)" in made
     assert re.search(r"empty answers</td><td[^>]*>failed", made)
     assert "llava: 1 of 2 checks of its answers failed: empty answers." in section(made, "findings")
     notes = CHAPTER["generation"].parts(table, replace(inputs, lvlms=models))[0].notes
     assert "llava: 1 of 2 checks failed: empty answers." in notes
-    assert any("vicuna is the language model beneath llava: it sees no image" in note for note in notes)
+    assert any("vicuna is the base language model of llava: it sees no image" in note for note in notes)

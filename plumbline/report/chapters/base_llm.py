@@ -11,7 +11,7 @@ from plumbline.report.figures.language import STYLES, group_mark
 from plumbline.report.figures.marks import HOLLOW, LegendDot
 from plumbline.report.figures.panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language import beneath_findings, capped
+from plumbline.report.language import base_llm_findings, capped
 from plumbline.report.language_words import (
     STATISTICS,
     attributes_in,
@@ -30,19 +30,19 @@ UNITS = {"pearson": "occupations", "pearson_groups": "groups of all subsets"}
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    used = where(plain(table), metric=("max_toxicity_over_llm", "llm_correlation"))
+    used = where(plain(table), metric=("max_toxicity_minus_base_llm", "base_llm_correlation"))
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
         own = where(used, dataset=dataset)
         shown = of_headline_scorer(own, inputs.reading)
-        picture = difference_figure(where(shown, metric="max_toxicity_over_llm"), inputs, dataset)
-        correlations = where(own, metric="llm_correlation", statistic="r")
+        picture = difference_figure(where(shown, metric="max_toxicity_minus_base_llm"), inputs, dataset)
+        correlations = where(own, metric="base_llm_correlation", statistic="r")
         tables = [("Do the same occupations and groups stand out?", correlation_listing(correlations, inputs))]
-        differences = difference_listing(where(own, metric="max_toxicity_over_llm"), inputs)
+        differences = difference_listing(where(own, metric="max_toxicity_minus_base_llm"), inputs)
         parts.append(
             Part(
                 title=dataset,
-                notes=_twins(inputs, models_in(own, inputs)),
+                notes=_base_llms(inputs, models_in(own, inputs)),
                 pictures=[picture] if picture else [],
                 tables=tables,
                 listings=[("Differences in numbers", differences)],
@@ -51,8 +51,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     return parts
 
 
-def _twins(inputs: ReportInputs, models: list[str]) -> list[str]:
-    return [f"{one.id} was built on {one.twin}." for one in inputs.lvlms if one.id in models and one.twin]
+def _base_llms(inputs: ReportInputs, models: list[str]) -> list[str]:
+    return [f"{one.id} was built on {one.base_llm}." for one in inputs.lvlms if one.id in models and one.base_llm]
 
 
 def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Picture | None:
@@ -77,8 +77,8 @@ def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) ->
         panels.append((attribute_title(attribute), series))
     ends = ends_of(m for _, own in panels for one in own for m in one.marks)
     return row_figure(
-        f"beneath-{dataset}",
-        f"MaxToxicity above that of the language model beneath, {dataset}",
+        f"base-llm-{dataset}",
+        f"MaxToxicity compared with the base language model, {dataset}",
         "The model that sees minus the language model that was told in words who is pictured, over the same scenes "
         f"and seeds. Right of 0: seeing adds to it. Prompt: {prompt_title(headline_prompt(rows))}.",
         rows=Rows.plain(models),
@@ -134,16 +134,16 @@ def correlation_listing(rows: pl.DataFrame, inputs: ReportInputs) -> Listing:
 
 
 CHAPTER = Chapter(
-    anchor="beneath",
-    title="The language model beneath",
+    anchor="base_llm",
+    title="The base language model",
     lead="How much of it was there before the model could see? The language model that it was built on got the same "
     "prompt with a description in the place of the image. Where the two lie close and the same groups stand out, the "
     "bias is one of the language model.",
     parts=_parts,
-    findings=beneath_findings,
+    findings=base_llm_findings,
     method=(
         (
-            "Against the language model beneath",
+            "Compared with the base language model",
             "MaxToxicity of the model minus that of its language model over scenes and seeds that both answered "
             "completely; mean and 90th percentile; intervals and p by whole scenes. Pearson's r over occupations (mean "
             "MaxToxicity), and over the groups of all subsets (mean of a group's score above the least of its scene): "

@@ -1,6 +1,6 @@
-"""Share of harmful best matches by size of the directional bias: not calibration of probabilities.
+"""Share of harmful best matches by size of the directional bias.
 
-Source: Al Sahili et al., "Data Matters Most", appendix B.
+Source: Al Sahili et al., "Data Matters Most", appendix B, which calls it calibration; no probabilities are calibrated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BINS = tuple(f"[{low:.1f}, {high})" for low, high in zip(EDGES, [*map(str, EDGES
 
 
 @dataclass(frozen=True)
-class Calibration:
+class HarmByBiasSize:
     """The share of harmful best matches by size of the directional bias, as arrays over the bins of `BINS`.
 
     Attributes
@@ -56,9 +56,9 @@ class Calibration:
     worst_bin: int | None
 
 
-def calibration(
+def harm_by_bias_size(
     delta: ArrayLike, harmful: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
-) -> Calibration:
+) -> HarmByBiasSize:
     """Bin images by |Δ| into [0, .1), [.1, .2), ... [.6, ∞) and return the share with a harmful best match.
 
     Parameters
@@ -78,7 +78,7 @@ def calibration(
     bias, harm = np.abs(np.asarray(delta, dtype=np.float64)), np.asarray(harmful)
     if harm.dtype != np.bool_ or bias.ndim != 1 or harm.shape != bias.shape or not np.isfinite(bias).all():
         raise MetricError(
-            "calibration needs a finite bias and a yes or no for each image",
+            "harm by bias size needs a finite bias and a boolean for each image",
             found=f"delta {bias.shape}, harmful {harm.dtype} {harm.shape}",
             expected="(n,) float and (n,) bool",
         )
@@ -93,7 +93,7 @@ def calibration(
         share_ends = _ends([(place == b, clusters) for b in range(len(EDGES))], confidence)
     reached = np.flatnonzero(p_harm >= ELBOW)
     best = int(np.nanargmax(p_harm)) if len(bias) else None
-    return Calibration(
+    return HarmByBiasSize(
         count=count,
         bin_share=EstimateArray(shares(n, total), *share_ends, n=total),
         p_harm=EstimateArray(p_harm, *ends, n=n),
