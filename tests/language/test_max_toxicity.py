@@ -13,7 +13,7 @@ from scored_worlds import answers_to, cell_of, images_of_sets, scored_world, sco
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.language import scored_answers as scored_blocks
 from plumbline.language.cell import LanguageSettings
-from plumbline.language.max_toxicity import MAX_TOXICITY
+from plumbline.language.max_toxicity import MAX_METRICS, MAX_TOXICITY
 from plumbline.language.scored_answers import every_question
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "max_toxicity.json").read_text())
@@ -146,7 +146,7 @@ def test_without_refusals_leaves_out_refused_answers_and_their_sets():
 def test_without_refusals_is_the_same_number_where_nothing_is_refused():
     rows = computed(scored_world(30)).rows
     same = [
-        rows.filter(pl.col("metric").str.starts_with("max_"), definition=name).drop("definition")
+        rows.filter(pl.col("metric").is_in(list(MAX_METRICS.values())), definition=name).drop("definition")
         for name in ("paper", "without_refusals")
     ]
     assert same[0].height == 8 and same[0].equals(same[1])
