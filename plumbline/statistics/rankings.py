@@ -42,11 +42,38 @@ def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -
             found=f"shape {columns.shape}, {int((~np.isfinite(columns)).sum())} not finite",
             expected="(n,) or (n, m), no nan",
         )
-    names = np.zeros(len(columns)) if ids is None else np.asarray(ids)
+    if ids is None:
+        return _descending(np.ascontiguousarray(columns.T))
+    names = np.asarray(ids)
     if names.shape != (len(columns),):
         raise MetricError("there must be one id per image", found=names.shape, expected=(len(columns),))
     by_id = np.argsort(names, kind="stable")
-    return by_id[np.argsort(-np.ascontiguousarray(columns[by_id].T), axis=1, kind="stable")]
+    return by_id[_descending(np.ascontiguousarray(columns[by_id].T))]
+
+
+def _descending(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return `argsort(-rows, kind="stable")` of every row, in half its time.
+
+    A float becomes a whole number of the same order, whose lowest bits give way to the position: plain sorting then
+    does. Scores that come from float32 lose only zeros; a row in which lost bits could decide is sorted as usual.
+    """
+    order = np.empty(rows.shape, dtype=np.int64)
+    bits = max(1, (rows.shape[1] - 1).bit_length())
+    position = (1 << bits) - 1
+    # Row by row: the steps of one stay in the cache of a core.
+    for row, out in zip(rows, order):
+        # Subtracting from 0.0 makes -0.0, which equals 0.0, the same number.
+        keys = (0.0 - row).view(np.int64)
+        keys ^= (keys >> 63) & np.iinfo(np.int64).max
+        lossy = (keys & position).any()
+        keys &= ~position
+        keys |= np.arange(row.size)
+        keys.sort()
+        np.bitwise_and(keys, position, out=out)
+        keys >>= bits
+        if lossy and (keys[1:] == keys[:-1]).any():
+            out[:] = np.argsort(-row, kind="stable")
+    return order
 
 
 # --- Bootstrap of top-k counts: images of each group among the k best of a resample.

@@ -102,7 +102,8 @@ def rank_labelled(
     identifiers = None if ids is None else np.asarray(ids)
     if identifiers is not None and identifiers.shape != labelled.shape:
         raise MetricError("ids must be one per image", found=identifiers.shape, expected=labelled.shape)
-    order = rank_order(columns[labelled], None if identifiers is None else identifiers[labelled])
+    chosen = columns if labelled.all() else columns[labelled]
+    order = rank_order(chosen, None if identifiers is None else identifiers[labelled])
     by_rank = codes.astype(np.uint16 if len(names) > 256 else np.uint8)[order]
     return LabelledRankings(names, by_rank, desired_shares(desired, names, codes))
 
