@@ -113,25 +113,24 @@ def true_classes(cell: Cell, suite: Suite) -> Groups | None:
 # --- Rows of the gap between groups of P(class → probe).
 
 
-def probe_gap_rows(test: ProbeTest) -> Iterator[Row]:
+def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
     """Give the gap between groups of P(class → probe), averaged over the probes of one valence.
 
     The probes of a valence share their images: what is resampled and permuted is the number of probes that an
     image is classified as.
     """
     settings, groups = test.settings, test.groups
-    for valence in VALENCES:
-        chosen = np.array([each == valence for each in test.probes.values()])
-        won = (test.outcomes[chosen] == PROBE).sum(axis=0)
-        table = test.tables(won, int(chosen.sum()) + 1)
-        sizes = table.sum(axis=1)
-        if np.count_nonzero(sizes) < 2:
-            continue
-        named = [str(test.common[key]) for key in ("model", "dataset", "suite")]
-        estimate = _estimate_gap(table, (*named, groups.attribute, "probe_rate_gap", valence), settings)
-        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
-        row = test.row("probe_rate_gap", "by_valence", event=valence)
-        yield row | estimate.columns(small) | {"n": int(sizes.sum())}
+    chosen = np.array([each == valence for each in test.probes.values()])
+    won = (test.outcomes[chosen] == PROBE).sum(axis=0)
+    table = test.tables(won, int(chosen.sum()) + 1)
+    sizes = table.sum(axis=1)
+    if np.count_nonzero(sizes) < 2:
+        return
+    named = [str(test.common[key]) for key in ("model", "dataset", "suite")]
+    estimate = _estimate_gap(table, (*named, groups.attribute, "probe_rate_gap", valence), settings)
+    small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+    row = test.row("probe_rate_gap", "by_valence", event=valence)
+    yield row | estimate.columns(small) | {"n": int(sizes.sum())}
 
 
 def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
@@ -276,6 +275,8 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
         test_of = partial(ProbeTest.of, cell, name, logits, classes=kept, groups=groups, settings=settings)
         test = test_of(logits.logits)
         yield partial(_score_rows, test, "logit", main=True)
+        for valence in VALENCES:
+            yield partial(probe_gap_rows, test, valence)
         if logits.cosine is not None:
             yield partial(_score_rows, test_of(logits.cosine), "cosine")
         if name == "trident_mixed":
@@ -310,7 +311,7 @@ def _score_rows(test: ProbeTest, definition: str, *, main: bool = False, relabel
     definition : str
         Column `definition` of the rows, except macro accuracy of the main tests: that is `paper` and `released`.
     main : bool
-        Whether these are the main tests, which also have gaps of probe rates between groups.
+        Whether these are the main tests, whose macro accuracy has both definitions.
     relabelled : bool
         Whether labels differ from those of the main tests: then only probe rates and macro accuracy are given.
     """
@@ -332,8 +333,6 @@ def _score_rows(test: ProbeTest, definition: str, *, main: bool = False, relabel
     for variant, values in macro.items():
         for probe, value in zip(test.probes, values):
             yield test.row("macro_accuracy", variant, probe=probe) | value.columns(*reasons)
-    if main:
-        yield from probe_gap_rows(test)
 
 
 # --- The Trident family: what one loaded word does to the classes of a dataset.
