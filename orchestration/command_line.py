@@ -1,5 +1,6 @@
 """The command `plumbline`: thin over Dagster, so that whatever it does can be seen and repeated in the UI."""
 
+import gc
 import sys
 from typing import Annotated
 
@@ -65,10 +66,15 @@ for _name, _command in {
 }.items():
     app.command(_name)(_command)
 
+# Objects until a collection of each generation.
+_COLLECT_AFTER = (20_000, 20, 50)
+
 
 def main() -> None:
     """Run the command line; errors that have a remedy are shown without a traceback."""
     say_warnings_plainly()
+    # Modules make a million objects, nearly all of which stay: Python's own thresholds walk them over and over.
+    gc.set_threshold(*_COLLECT_AFTER)
     try:
         app()
     except PlumblineError as error:

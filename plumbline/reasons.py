@@ -13,10 +13,11 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-_WORDING: dict[str, Any] = yaml.safe_load((files("plumbline") / "reasons.yaml").read_text("utf-8"))
+from plumbline.catalog.files import parse_yaml
+
+_WORDING: dict[str, Any] = parse_yaml((files("plumbline") / "reasons.yaml").read_text("utf-8"))
 NO_INTERVAL: dict[str, str] = _WORDING.pop("why_no_interval")
 """Code -> why a bootstrap gives no interval, which findings report in a sentence of their own."""
 WORDS: dict[str, str] = _WORDING | {code: f"no interval: {why}" for code, why in NO_INTERVAL.items()}

@@ -16,6 +16,9 @@ from plumbline.errors import ConfigError, PlumblineError
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader in C where there is one: it takes a tenth of the time of the one in Python."""
+
 
 def data_bytes(name: str) -> bytes:
     """Return the bytes of a data file, such as `person_words.yaml`."""
@@ -33,8 +36,8 @@ def data_yaml(name: str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the content of a YAML text, read by the loader in C where there is one."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - one and the same, in C
+    """Return the content of a YAML text."""
+    return yaml.load(text, LOADER)  # noqa: S506 - one and the same, in C
 
 
 def typed(kind: type[T], content: Any) -> T:

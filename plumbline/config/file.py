@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from plumbline.catalog.files import LOADER, parse_yaml
 from plumbline.config.audit import Audit
 from plumbline.config.entries import (
     AuditEntry,
@@ -150,7 +151,11 @@ def _text(path: Path) -> str:
 @lru_cache(maxsize=4)
 def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
-        content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+        try:
+            content, node = parse_yaml(text), yaml.compose(text, Loader=LOADER)
+        except yaml.YAMLError:
+            # The loader in Python is slow, and shows the place.
+            content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise ConfigError("the audit file is not valid YAML", where=path, found=error) from error
     if not isinstance(content, dict):

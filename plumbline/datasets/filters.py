@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 from numpy.typing import NDArray
 
+from plumbline.catalog.files import parse_yaml
 from plumbline.errors import ConfigError
 
 
@@ -58,7 +58,7 @@ def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:
 
 @cache
 def _filters() -> dict[str, RowFilter]:
-    content = yaml.safe_load((files("plumbline.datasets") / "filters.yaml").read_text("utf-8"))
+    content = parse_yaml((files("plumbline.datasets") / "filters.yaml").read_text("utf-8"))
     return {name: RowFilter(name, **about) for name, about in content.items()}
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
-import yaml
 from pydantic import TypeAdapter
 
+from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
 from plumbline.errors import ConfigError, ImageRejected
 
@@ -156,7 +156,7 @@ def load_declaration(name: str) -> Declaration:
     source = files("plumbline.datasets") / "declarations" / f"{name}.yaml"
     if not source.is_file():
         raise ConfigError("no dataset is declared under this name", found=name)
-    content: dict[str, Any] = yaml.safe_load(source.read_text("utf-8"))
+    content: dict[str, Any] = parse_yaml(source.read_text("utf-8"))
     rules = [
         {"column": column, "source": rule.pop("from")} | rule for column, rule in content.pop("labels", {}).items()
     ]

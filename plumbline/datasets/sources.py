@@ -8,9 +8,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-import yaml
 from pydantic import TypeAdapter
 
+from plumbline.catalog.files import parse_yaml
 from plumbline.errors import ConfigError, DatasetError
 
 HUB = "hf-hub:"
@@ -114,7 +114,7 @@ class Obtaining:
 
 @cache
 def _all() -> dict[str, Obtaining]:
-    content = yaml.safe_load(files("plumbline.datasets").joinpath("obtaining.yaml").read_text("utf-8"))
+    content = parse_yaml(files("plumbline.datasets").joinpath("obtaining.yaml").read_text("utf-8"))
     return TypeAdapter(dict[str, Obtaining]).validate_python(content["datasets"])
 
 

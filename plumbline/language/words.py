@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, Schema, metric_frame
@@ -331,6 +330,8 @@ def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSett
 
 
 def _table(subset: Subset, words: list[str], found: Occurrences, settings: LanguageSettings) -> pl.DataFrame:
+    from scipy.special import stdtr, stdtrit
+
     errors = _errors(subset, words, found, settings.log_base)
     table = subset.listed.join(errors, on=["group", "word"], how="left", maintain_order="left")
     association, error, degrees = (table[name].to_numpy() for name in ("association", "error", "degrees"))

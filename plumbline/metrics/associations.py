@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
@@ -307,6 +306,8 @@ def association_estimates(
         those of the group with fewer images, or clusters: conservative (Welch's lie between these and those of all).
         No interval where a group has one image, or one cluster.
     """
+    from scipy.special import stdtr
+
     statistic, effect_size = association_sizes(columns, in_a)
     of_statistic, of_effect = influences(columns, in_a)
     units = min(int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a))

@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
@@ -212,6 +211,8 @@ def _estimate(
     confidence: float,
 ) -> Estimate:
     """Return a statistic of words with its jackknife interval, stratified by valence."""
+    from scipy.special import stdtrit
+
     words, value = len(first), statistic(cosines, first)
     if math.isnan(value):
         return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
@@ -237,6 +238,8 @@ def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Valenc
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
     """Return t and one-sided p of Student's test that `within` has the larger mean."""
+    from scipy.special import stdtr
+
     df = len(within) + len(across) - 2
     if not (len(within) and len(across)) or df < 1:
         return _NAN, _NAN

@@ -91,7 +91,7 @@ def code_parts(*functions: Callable[..., Any], shells: Sequence[str] = (), files
     parts = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in shells:
         path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
-        parts[name] = read_source(path.read_text("utf-8")).digest
+        parts[name] = _digest(path.read_text("utf-8"))
     parts |= {path: digest_file(PACKAGE / path) for path in files}
     for name, source in modules.items():
         parts[name] = source.digest
@@ -100,6 +100,12 @@ def code_parts(*functions: Callable[..., Any], shells: Sequence[str] = (), files
         for imported in source.imports:
             parts |= _library(imported.partition(".")[0])
     return parts
+
+
+@cache
+def _digest(text: str) -> str:
+    """Return the digest of a shell's source: families share theirs, and to read a syntax tree takes a while."""
+    return read_source(text).digest
 
 
 def closure(*modules: str) -> dict[str, Source]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
+from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.checkpoints.addresses import FETCHED, TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
@@ -114,7 +114,7 @@ Activation = Literal["sigmoid", "softmax"]
 @cache
 def known_labels() -> Mapping[str, tuple[str, ...]]:
     """Return the labels that are known to mean a scored attribute, by attribute."""
-    content = yaml.safe_load((files("plumbline.scorers") / "labels.yaml").read_text("utf-8"))
+    content = parse_yaml((files("plumbline.scorers") / "labels.yaml").read_text("utf-8"))
     return {attribute: tuple(labels) for attribute, labels in content["labels"].items()}
 
 

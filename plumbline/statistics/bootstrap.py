@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 from plumbline.errors import MetricError
 from plumbline.statistics.jackknife import Jackknife
@@ -105,6 +104,8 @@ def resample_sums(table: ArrayLike, *, resamples: int, rng: np.random.Generator)
     (resamples, g) int64
         Between 0 and (c - 1) times the images of the group.
     """
+    from scipy.fft import irfft, next_fast_len, rfft
+
     counts = _checked(table, resamples)
     drawn = np.zeros((counts.shape[0], resamples), dtype=np.int64)
     for group, outcomes in enumerate(counts):

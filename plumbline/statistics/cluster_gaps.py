@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
@@ -223,6 +222,8 @@ def _errors(
 
 def _factors(largest: NDArray[np.float64], clusters: int, confidence: float) -> tuple[float, float]:
     """Return the t quantile for one pair, and the bootstrap quantile for all times t over normal quantile."""
+    from scipy import stats
+
     tail = (1 + confidence) / 2
     single = float(stats.t.ppf(tail, clusters - 1))
     return single, float(np.quantile(largest, confidence)) * single / float(stats.norm.ppf(tail))

@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from plumbline.reasons import reason
 from plumbline.statistics.cluster_bootstrap import checked_values, of_clusters, undefined
@@ -44,6 +43,8 @@ def cluster_correlation(
     Estimate
         In [-1, 1]; nan where a side does not vary. n: clusters.
     """
+    from scipy import stats
+
     columns, codes = checked_values(np.stack([np.asarray(first), np.asarray(second)], axis=1), clusters, resamples=1)
     n = int(codes.max(initial=-1)) + 1
     value = _correlation(columns, kind)
@@ -78,6 +79,8 @@ def unit_correlation(first: ArrayLike, second: ArrayLike, *, confidence: float =
     Estimate
         n: units. nan with fewer than three units or if either input is constant; no interval with three.
     """
+    from scipy import stats
+
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if len(x) < MIN_UNITS:
         return undefined(reason("few_units", units=len(x), least=MIN_UNITS), n=len(x), p=np.nan)
@@ -95,6 +98,8 @@ def unit_correlation(first: ArrayLike, second: ArrayLike, *, confidence: float =
 
 def _correlation(columns: NDArray[np.float64], kind: str) -> float:
     """Return the correlation of (n, 2) columns; nan where one does not vary beyond rounding."""
+    from scipy import stats
+
     ranked = stats.rankdata(columns, axis=0) if kind == "spearman" else columns
     away = ranked - ranked.mean(axis=0) if len(ranked) else ranked
     spread = np.sqrt((away**2).sum(axis=0))

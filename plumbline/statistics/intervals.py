@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reasons, joined, reason
@@ -134,6 +133,8 @@ def bca_array(
     EstimateArray
         p at least 1 / (r + 1), nan without an interval; None without `null`.
     """
+    from scipy.special import ndtr, ndtri
+
     center, rate = np.asarray(value, dtype=np.float64), np.asarray(acceleration, dtype=np.float64)
     drawn = _Replicates(center, replicates)
     below = drawn.share_below(center)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc, ndtri, stdtrit
 
 
 class Jackknife(NamedTuple):
@@ -117,6 +116,8 @@ def t_intervals(
     low, high : (...) float64
         nan where the error is.
     """
+    from scipy.special import stdtrit
+
     value, se = np.asarray(estimate, dtype=np.float64), np.asarray(error, dtype=np.float64)
     factor = stdtrit(units - 1, (1 + confidence) / 2) if units > 1 else np.nan
     return value - factor * se, value + factor * se
@@ -136,6 +137,8 @@ def fisher_interval(
     error : StandardErrors, optional
         Of z, where pairs are not independent: it takes the place of that of n.
     """
+    from scipy.special import ndtri
+
     z = np.arctanh(r)
     if error is None:
         half = ndtri((1 + confidence) / 2) / np.sqrt(n - 3) if n > 3 else np.nan
@@ -164,6 +167,8 @@ def hotelling_p_value(estimate: ArrayLike, influence: ArrayLike, clusters: NDArr
     float
         nan where there are not more independent units than statistics, or where their covariance is singular.
     """
+    from scipy.special import fdtrc
+
     value = np.asarray(estimate, dtype=np.float64)
     rows = unit_sums(np.asarray(influence, dtype=np.float64), clusters)
     units_used, k = rows.shape

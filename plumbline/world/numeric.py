@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from plumbline.errors import ConfigError
 
@@ -76,6 +75,8 @@ def planted_embeddings(
     >>> planted.images.shape, planted.rates
     ((10, 4), {'a': 0.3, 'b': 0.3})
     """
+    from scipy.special import ndtr, ndtri
+
     if len(groups) < 2 or len(set(groups)) != len(groups):
         raise ConfigError("the planted encoder needs distinct groups", found=list(groups), expected="two or more names")
     if not 0 < base_rate < 1 or dim < 1:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
@@ -260,6 +259,8 @@ def _line_errors(data: Moments, residual: Floats, weights: Floats) -> tuple[Floa
 
 
 def _coefficient(value: float, error: float, df: int, confidence: float) -> Coefficient:
+    from scipy.special import stdtr
+
     if not np.isfinite(error) or df < 1:
         return Coefficient(value, _NAN, _NAN, p=_NAN)
     low, high = t_intervals(value, error, units=df + 1, confidence=confidence)
@@ -387,6 +388,8 @@ def compare_changes(
     MetricError
         As `mean_change`.
     """
+    from scipy.special import stdtr
+
     (a, sets_a), (b, sets_b) = (
         _checked(values, clusters[side] if clusters else None) for side, values in enumerate((first, second))
     )

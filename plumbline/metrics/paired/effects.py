@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
@@ -150,6 +149,8 @@ def homogeneity_p_value(
     variances : (e,) float, optional
         Of scores: their variance over all images of the groups, in the place of rate · (1 - rate).
     """
+    from scipy.special import chdtrc
+
     seen = totals > 0
     x, n = counts[:, seen].astype(np.float64), totals[seen].astype(np.float64)
     rate = x.sum(axis=1, keepdims=True) / n.sum()
@@ -173,6 +174,8 @@ def clustered_homogeneity_p_value(
     resampled, resampled_totals : (e, g, r), (g, r)
         The same in resamples of whole clusters, whose covariance is that of the rates.
     """
+    from scipy.special import chdtrc
+
     seen = (totals > 0) & (resampled_totals > 0).all(axis=1)
     if seen.sum() < 2:
         return 1.0

@@ -10,7 +10,6 @@ from itertools import combinations, permutations
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtr
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.digests import digest_json
@@ -49,6 +48,7 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     MetricError
         If the lengths differ.
     """
+    from scipy.special import ndtri
     from scipy.stats import rankdata
 
     values = [np.asarray(side, dtype=np.float64) for side in (first, second)]
@@ -139,6 +139,8 @@ def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _p_value(one: NDArray[np.float64], other: NDArray[np.float64], rho: float) -> float:
+    from scipy.special import stdtr
+
     m = len(one)
     if m <= MAX_ENUMERATED:
         orders = np.array(list(permutations(range(m))))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
@@ -124,6 +123,8 @@ def _reasons(
     determinant: NDArray[np.float64],
     confidence: float,
 ) -> tuple[Reasons, ...]:
+    from scipy.special import ndtri
+
     factor = float(ndtri((1 + confidence) / 2))
 
     def of_class(

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from plumbline.catalog.schema import Row, Schema, metric_frame
 from plumbline.catalog.suites import Suite
@@ -71,6 +70,8 @@ def macro_means(
         Least and greatest possible value: the ends of the interval stay within. They are nan where the test images
         do not vary.
     """
+    from scipy.special import ndtri
+
     member = groups.codes == np.arange(len(groups.names))[:, None]
     inside = member[None] & test[:, None, :]
     size = inside.sum(axis=-1)
