@@ -333,7 +333,7 @@ def require_complete(path: Path) -> None:
     Raises
     ------
     CheckpointError
-        With its length.
+        With its length and that which it should have.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -345,6 +345,22 @@ def require_complete(path: Path) -> None:
             "the weights are not complete",
             where=path,
             found=f"{path.stat().st_size} bytes: {error}",
-            expected="a whole safetensors file, as long as its header says",
+            expected=_length_said(path),
             hint="wait until the copy is done",
         ) from error
+
+
+_LONGEST_HEADER = 100_000_000
+"""The format's own limit, in bytes."""
+
+
+def _length_said(path: Path) -> str:
+    """Return, for messages, how long a safetensors file is to be by its header, which may be cut off as well."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, _LONGEST_HEADER))
+    try:
+        ends = [tensor["data_offsets"][1] for name, tensor in json.loads(header).items() if name != "__metadata__"]
+        return f"{8 + length + max(ends, default=0)} bytes, as its header says"
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return "a whole safetensors file, longer than its header"

@@ -274,7 +274,11 @@ IMAGE_COLUMN = "image"
 MAX_GROUP_BYTES = 1 << 30
 """What one row group's pictures may take; a row group is decoded whole."""
 
-KEPT_BYTES = min(1 << 31, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
+_MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_DECODED_AT_ONCE = max(1, min(4, _MACHINE_BYTES // 4 // MAX_GROUP_BYTES))
+"""Row groups that threads decode together: a quarter of the memory holds so many of the largest."""
+
+KEPT_BYTES = min(1 << 31, _MACHINE_BYTES // 8)
 """Of decoded row groups that wait for the next row; the last two are kept whatever their size.
 
 Threads that read rows in order have some hundreds under way, in several row groups: one that is forgotten too early
@@ -364,29 +368,44 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
 
 
 class _RecentGroups:
-    """The pictures of the row groups read last, or why one was refused.
+    """The pictures of the row groups read last, or why one was refused; shared by all threads.
 
-    One is decoded at a time, which bounds the memory over all threads.
+    Each is decoded once, by the thread that asks first. Different ones are decoded at once, as many as there are locks:
+    that bounds the memory over all threads.
     """
 
     def __init__(self, kept_bytes: int) -> None:
         self._kept_bytes = kept_bytes
-        self._lock = Lock()
+        self._lock, self._decoding = Lock(), [Lock() for _ in range(_DECODED_AT_ONCE)]
         self._groups: OrderedDict[tuple[_File, int], pa.ChunkedArray | ImageRejected] = OrderedDict()
         self._held_bytes = 0
 
     def get(self, key: tuple[_File, int], read: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
+        outcome = self._kept(key)
+        if outcome is None:
+            with self._decoding[key[1] % len(self._decoding)]:
+                # Another thread may have decoded it meanwhile.
+                outcome = self._kept(key)
+                if outcome is None:
+                    outcome = _outcome(read)
+                    self._keep(key, outcome)
+        return _sound(outcome)
+
+    def _kept(self, key: tuple[_File, int]) -> pa.ChunkedArray | ImageRejected | None:
         with self._lock:
-            if key not in self._groups:
-                self._groups[key] = _outcome(read)
-                self._held_bytes += _size(self._groups[key])
-                while len(self._groups) > _KEPT_GROUPS and (
-                    self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
-                ):
-                    _, forgotten = self._groups.popitem(last=False)
-                    self._held_bytes -= _size(forgotten)
-            self._groups.move_to_end(key)
-            return _sound(self._groups[key])
+            if key in self._groups:
+                self._groups.move_to_end(key)
+            return self._groups.get(key)
+
+    def _keep(self, key: tuple[_File, int], outcome: pa.ChunkedArray | ImageRejected) -> None:
+        with self._lock:
+            self._groups[key] = outcome
+            self._held_bytes += _size(outcome)
+            while len(self._groups) > _KEPT_GROUPS and (
+                self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
+            ):
+                _, forgotten = self._groups.popitem(last=False)
+                self._held_bytes -= _size(forgotten)
 
 
 _RECENT = _RecentGroups(KEPT_BYTES)

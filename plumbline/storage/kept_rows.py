@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -45,14 +45,21 @@ class KeySet:
         """Return (n,) the number that each key was added with, `ABSENT` where it was not."""
         return self._places(_hashes(keys))
 
-    def add(self, keys: pl.Series, place: int) -> NDArray[np.bool_]:
-        """Add keys with a number; return (n,) whether each was new, the first of equal ones only."""
-        hashes = _hashes(keys)
-        new = np.zeros(len(hashes), dtype=bool)
-        new[np.unique(hashes, return_index=True)[1]] = True
-        new &= self._places(hashes) == ABSENT
-        fresh = np.sort(hashes[new])
-        self._sorted.append(_Sorted(fresh, np.full(len(fresh), place, dtype=np.int32)))
+    def add(self, parts: Iterable[pl.Series], place: int) -> NDArray[np.bool_]:
+        """Add the keys of parts, numbered from `place`; return (n,) whether each was new, the first of equal ones only.
+
+        Many parts at once take half of the time that they take one by one.
+        """
+        hashes = [_hashes(keys) for keys in parts]
+        places = np.repeat(np.arange(place, place + len(hashes), dtype=np.int32), [len(part) for part in hashes])
+        whole = np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
+        order = np.argsort(whole, kind="stable")
+        whole, places = whole[order], places[order]
+        fresh = self._places(whole) == ABSENT
+        fresh[1:] &= whole[1:] != whole[:-1]
+        new = np.zeros(len(whole), dtype=bool)
+        new[order] = fresh
+        self._sorted.append(_Sorted(whole[fresh], places[fresh]))
         while len(self._sorted) > 1 and len(self._sorted[-2].hashes) <= 2 * len(self._sorted[-1].hashes):
             self._sorted[-2:] = [_merged(*self._sorted[-2:])]
         return new
@@ -116,9 +123,9 @@ class KeptRows:
     def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
         self._root, self.schema, self._key = root, pl.Schema(schema), key
         self._parts: list[UPath] = []
-        self._keys, self._repeated, self.damaged = KeySet(), False, 0
-        for path in sorted(root.glob(f"*{_SUFFIX}"), key=str):
-            self._open(path)
+        self._keys, self.damaged = KeySet(), 0
+        opened = map(self._open, sorted(root.glob(f"*{_SUFFIX}"), key=str))
+        self._repeated = not self._keys.add((keys for keys in opened if keys is not None), 0).all()
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -148,7 +155,7 @@ class KeptRows:
         data = table_bytes(rows.select(list(self.schema)).cast(self.schema))
         path = self._root / f"{digest_bytes(data)}{_SUFFIX}"
         commit_bytes(path, data)
-        self._keys.add(rows[self._key], len(self._parts))
+        self._keys.add([rows[self._key]], len(self._parts))
         self._parts.append(path)
         return rows.height
 
@@ -180,13 +187,13 @@ class KeptRows:
             frame = frame.unique(self._key, keep="first", maintain_order=True)
         return frame
 
-    def _open(self, path: UPath) -> None:
-        """Take a part up; remove it where its bytes are not those of its name."""
+    def _open(self, path: UPath) -> pl.Series | None:
+        """Take a part up and return its keys; remove it where its bytes are not those of its name."""
         data = path.read_bytes()
         if digest_bytes(data) != path.stem:
             path.unlink(missing_ok=True)
             self.damaged += 1
-            return
+            return None
         stored_schema = pl.read_parquet_schema(io.BytesIO(data))
         if pl.Schema(stored_schema) != self.schema:
             raise StorageError(
@@ -196,9 +203,8 @@ class KeptRows:
                 expected=dict(self.schema),
                 hint="another version wrote them: remove this folder, they will be made again",
             )
-        keys = pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
-        self._repeated |= not self._keys.add(keys, len(self._parts)).all()
         self._parts.append(path)
+        return pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
 
 
 def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code
+from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
 from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import locate
@@ -209,3 +211,23 @@ def test_every_file_that_decides_is_in_the_digest(folder, name):
     assert located(folder).digest == before
     write(folder, name, {"model_type": "clip", "more": 1})
     assert located(folder).digest != before
+
+
+def test_weights_that_are_not_complete_are_refused_with_both_lengths(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": np.zeros((3, 5), np.float32)}, path)
+    require_complete(path)
+    whole = path.read_bytes()
+    said = f"{len(whole)} bytes, as its header says"
+    for length, expected in (
+        (len(whole) - 1, said),
+        (len(whole) - 60, said),
+        (20, "longer than its header"),
+        (3, "longer"),
+    ):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match="the weights are not complete") as caught:
+            require_complete(path)
+        assert caught.value.where == path
+        assert str(caught.value.found).startswith(f"{length} bytes")
+        assert expected in str(caught.value.expected)

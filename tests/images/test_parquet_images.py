@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -282,6 +283,24 @@ def test_sixteen_threads_in_order_decode_each_row_group_once(tmp_path: Path, dec
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda rows: [read_image_file(file / str(i)) for i in rows if i < 1200], chunks))
     assert sorted(group for _, group in decoded) == list(range(12))
+
+
+def test_different_row_groups_are_decoded_at_once_and_each_once(
+    tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_images, "_DECODED_AT_ONCE", 3)
+    monkeypatch.setattr(parquet_images, "_RECENT", parquet_images._RecentGroups(parquet_images.KEPT_BYTES))
+    together, honest = threading.Barrier(3, timeout=30), OpenColumns.read
+
+    def waiting(*args: object, **kwargs: object) -> object:
+        together.wait()
+        return honest(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OpenColumns, "read", waiting)
+    file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(9)])
+    with ThreadPoolExecutor(9) as pool:
+        assert list(pool.map(read_image_file, [file / str(i) for i in range(9)])) == [b"%d" % i for i in range(9)]
+    assert sorted(group for _, group in decoded) == [0, 1, 2]
 
 
 def test_a_damaged_row_group_is_decoded_once_and_refused_for_every_row(tmp_path: Path, decoded: list) -> None:

@@ -123,17 +123,20 @@ def test_only_the_parts_with_asked_keys_are_read(tmp_path):
 @given(st.lists(st.lists(st.integers(0, 40).map(str), max_size=20), max_size=12))
 @settings(deadline=None, max_examples=60)
 def test_a_key_set_says_what_a_dictionary_says(batches):
-    keys, obvious = KeySet(), {}
+    keys, obvious, asked = KeySet(), {}, [str(i) for i in range(45)]
     for number, batch in enumerate(batches):
-        new = keys.add(pl.Series(batch, dtype=pl.String), number)
+        new = keys.add([pl.Series(batch, dtype=pl.String)], number)
         fresh = []
         for key in batch:
             fresh.append(key not in obvious)
             obvious.setdefault(key, number)
         assert new.tolist() == fresh
-        asked = [str(i) for i in range(45)]
         assert keys.places(pl.Series(asked)).tolist() == [obvious.get(key, ABSENT) for key in asked]
     assert len(keys) == len(obvious)
+    at_once = KeySet()
+    new = at_once.add([pl.Series(batch, dtype=pl.String) for batch in batches], 0)
+    assert new.sum() == len(at_once) == len(obvious)
+    assert at_once.places(pl.Series(asked)).tolist() == keys.places(pl.Series(asked)).tolist()
 
 
 def test_a_writer_keeps_parts_by_size_and_by_age_and_what_is_left_when_an_error_ends_it(tmp_path):
