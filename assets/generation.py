@@ -71,7 +71,7 @@ def generations(
     seconds = time.perf_counter() - start
     _require_version(workspace, model, version)
     frame = _described(questions, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
-    work = {"generated": answered.generated, "found": answered.found}
+    work = {"generated": answered.generated, "found": answered.reused}
     details = {
         "version": version,
         **_asked_details(workspace, sliced, backend),

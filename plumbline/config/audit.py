@@ -159,20 +159,20 @@ class Audit(Part):
 
         A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions.
         """
-        asked: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
+        entries_of: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
         seeing = [name for name in self.lvlms if name not in self.base_llms]
         for entry in self.generate:
             for model in seeing if entry.lvlms == "all" else entry.lvlms:
                 for dataset in entry.datasets:
-                    asked[model, dataset].append(entry)
+                    entries_of[model, dataset].append(entry)
         for base_llm, built in self.base_llms.items():
-            for model, dataset in [key for key in asked if key[0] in built]:
-                asked[base_llm, dataset] += asked[model, dataset]
+            for model, dataset in [key for key in entries_of if key[0] in built]:
+                entries_of[base_llm, dataset] += entries_of[model, dataset]
         kept = {
             key: tuple(
                 entry for entry in dict.fromkeys(entries) if key[0] not in self.base_llms or entry.asks_base_llms
             )
-            for key, entries in asked.items()
+            for key, entries in entries_of.items()
         }
         return {key: entries for key, entries in kept.items() if entries}
 

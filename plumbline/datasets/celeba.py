@@ -82,8 +82,8 @@ class CelebA(Reader):
             _unusable("line 1 is not the number of images", index, first[:200] or "nothing", "a whole number")
         names, wanted = second.split(), self.declaration.index_columns
         if not set(wanted) <= set(names) or len(set(names)) < len(names):
-            found, expected = second[:200] or "nothing that can be read", f"names, {', '.join(wanted)} among them"
-            _unusable("line 2 does not name the attributes", index, found, expected)
+            actual, expected = second[:200] or "nothing that can be read", f"names, {', '.join(wanted)} among them"
+            _unusable("line 2 does not name the attributes", index, actual, expected)
         rows = list(lines)
         if len(rows) != int(first) or not rows:
             _unusable("the count in line 1 is not the number of images listed", index, len(rows), int(first))
@@ -92,10 +92,10 @@ class CelebA(Reader):
     def _entry(self, index: str, row: Line, names: Sequence[str], places: _Places, images: str) -> Entry | Refusal:
         name, *values = row.text.split()
         if len(values) != len(names):
-            found = f"{1 + len(values)} fields: {row.text}"
+            actual = f"{1 + len(values)} fields: {row.text}"
             expected = f"{1 + len(names)} fields: the name and {len(names)} attributes"
             what = "the line has another number of fields"
-            return refuse_line("ragged_row", what, index, row.number, found, expected)
+            return refuse_line("ragged_row", what, index, row.number, actual, expected)
         of_all = dict(zip(names, values, strict=True))
         raw = {column: of_all[column] for column in self.declaration.index_columns}
         if leads_out(name):
@@ -110,8 +110,8 @@ class CelebA(Reader):
             code, what = "conflicting_partition", "the partition lists this image with different values"
         else:
             code, what = "wrong_split", "the partition's value is unknown"
-        found = " and ".join(codes) or "nothing"
-        return refuse_line(code, what, index, row.number, found, "one of 0 train, 1 val, 2 test", path=path)
+        actual = " and ".join(codes) or "nothing"
+        return refuse_line(code, what, index, row.number, actual, "one of 0 train, 1 val, 2 test", path=path)
 
 
 def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
@@ -124,8 +124,8 @@ def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
         elif len(fields) == 2:
             places[fields[0]].setdefault(fields[1], line.number)
         else:
-            found, what = f"{len(fields)} fields: {line.text}", "the line has another number of fields"
-            refused.append(refuse_line("ragged_row", what, index, line.number, found, "2 fields: name split"))
+            actual, what = f"{len(fields)} fields: {line.text}", "the line has another number of fields"
+            refused.append(refuse_line("ragged_row", what, index, line.number, actual, "2 fields: name split"))
     return places, refused
 
 

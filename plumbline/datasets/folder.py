@@ -237,8 +237,8 @@ class MappedFolder:
             With code `unknown_label`.
         """
         columns = (column for column in self._map.columns if column != _SPLIT)
-        found = {column: self._value(column, raw) for column in columns}
-        return {column: value for column, value in found.items() if value is not None}
+        values_of = {column: self._value(column, raw) for column in columns}
+        return {column: value for column, value in values_of.items() if value is not None}
 
     def _require_known_words(self, rows: Sequence[Mapping[str, str]]) -> None:
         for column, rule in self._rules.items():

@@ -34,10 +34,10 @@ def dataset_root(root: Path | str) -> Path:
     """
     folder = Path(root)
     if not folder.is_dir():
-        found = "a file" if folder.exists() else "nothing"
+        actual = "a file" if folder.exists() else "nothing"
         hint = "correct `root` in the audit file, or put the dataset there: `plumbline fetch ID` gets it or says how"
         raise DatasetError(
-            "the dataset's folder is not there", where=folder, found=found, expected="a folder", hint=hint
+            "the dataset's folder is not there", where=folder, found=actual, expected="a folder", hint=hint
         )
     return folder.resolve()
 
@@ -401,8 +401,8 @@ def _refused_lines(record: _Record, name: str, header: list[str]) -> Iterator[Re
     expected = f"lines of {len(header)} fields whose quotes are closed, or a text with no such line: {','.join(header)}"
     for line in record.lines:
         if line.data.strip():
-            found = line.data.decode("utf-8", "backslashreplace").strip()
-            yield refuse_line("ragged_row", what, name, line.number, found, expected)
+            text = line.data.decode("utf-8", "backslashreplace").strip()
+            yield refuse_line("ragged_row", what, name, line.number, text, expected)
 
 
 def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
@@ -410,15 +410,15 @@ def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
     try:
         record.data.decode("utf-8")
     except UnicodeDecodeError:
-        found = repr(record.data.strip())[1:]
-        return refuse_line("wrong_encoding", f"{record} is not UTF-8", name, line, found, "UTF-8")
+        actual = repr(record.data.strip())[1:]
+        return refuse_line("wrong_encoding", f"{record} is not UTF-8", name, line, actual, "UTF-8")
     if isinstance(fields, csv.Error):
         return refuse_line("ragged_row", f"{record} does not parse", name, line, str(fields), expected)
     if len(fields) == len(header):
         return Row(line, {column: value for column, value in zip(header, fields, strict=True) if column})
     what = f"{record} has another number of fields"
-    found = f"{len(fields)} fields: {','.join(fields)}"
-    return refuse_line("ragged_row", what, name, line, found, f"{len(header)} fields: {expected}")
+    actual = f"{len(fields)} fields: {','.join(fields)}"
+    return refuse_line("ragged_row", what, name, line, actual, f"{len(header)} fields: {expected}")
 
 
 # --- Datasets whose folder is the index: every file below it is listed, whatever it is

@@ -134,8 +134,8 @@ def _person(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _conflict(group: Sequence[Accepted]) -> ImageRejected:
     what = f"the same bytes are listed {len(group)} times with different labels"
-    found = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
-    return ImageRejected("conflicting_duplicate", what, found=found, expected="one set of labels")
+    persons = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
+    return ImageRejected("conflicting_duplicate", what, found=persons, expected="one set of labels")
 
 
 def _repetition(item: Accepted, first: Accepted) -> ImageRejected:

@@ -106,9 +106,9 @@ def _as_dataset_error(name: str) -> Iterator[None]:
 
 def _require_few(number: int, most: int, unit: str) -> None:
     if number > most:
-        found, expected = f"{number} {unit} or more", f"at most {most} {unit}"
+        actual, expected = f"{number} {unit} or more", f"at most {most} {unit}"
         hint = "split the table, and audit each part by itself"
-        raise ImageRejected("file_too_large", "the table is too large", found=found, expected=expected, hint=hint)
+        raise ImageRejected("file_too_large", "the table is too large", found=actual, expected=expected, hint=hint)
 
 
 def _row(line: int, name: str, columns: Sequence[str], cells: tuple[str | ImageRejected, ...]) -> Row | Refusal:
@@ -155,10 +155,10 @@ def _text(value: bytes | None) -> str | ImageRejected:
     if value is None:
         return ""
     if len(value) > MAX_VALUE_BYTES:
-        found, expected = f"{len(value)} bytes", f"at most {MAX_VALUE_BYTES} bytes"
-        return ImageRejected("value_too_long", "a value is too long", found=found, expected=expected)
+        actual, expected = f"{len(value)} bytes", f"at most {MAX_VALUE_BYTES} bytes"
+        return ImageRejected("value_too_long", "a value is too long", found=actual, expected=expected)
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        found = repr(value[:200])[1:]
-        return ImageRejected("wrong_encoding", "a value is not UTF-8", found=found, expected="UTF-8")
+        actual = repr(value[:200])[1:]
+        return ImageRejected("wrong_encoding", "a value is not UTF-8", found=actual, expected="UTF-8")

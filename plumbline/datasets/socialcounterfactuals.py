@@ -169,8 +169,8 @@ def _metadata(root: Path, name: str, subset: str) -> Iterator[Entry | Refusal]:
             if column.startswith(_CAPTION)
         }
         if not captions:
-            found = ", ".join(row.values)
-            _other_columns(name, found, f"{', '.join(_SET_COLUMNS)} and {_CAPTION}<im_index>")
+            actual = ", ".join(row.values)
+            _other_columns(name, actual, f"{', '.join(_SET_COLUMNS)} and {_CAPTION}<im_index>")
         seed, filename, rank = (row.values[column] for column in _SET_COLUMNS)
         for im_index, caption in captions.items():
             path = f"{folder}{filename}_{rank}_{im_index}_{seed}.jpg"

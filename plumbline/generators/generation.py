@@ -40,7 +40,7 @@ class Generated:
     ----------
     frame : DataFrame
         `ANSWER_SCHEMA`, one row a key, in the order asked.
-    generated, found : int
+    generated, reused : int
         Rows that were made now, and that had been made before.
     damaged : int
         Stored parts whose bytes were no longer theirs; they were removed, and their rows made again.
@@ -48,7 +48,7 @@ class Generated:
 
     frame: pl.DataFrame
     generated: int
-    found: int
+    reused: int
     damaged: int
 
 

@@ -86,8 +86,8 @@ def _as_rgb(image: Image.Image) -> Image.Image:
     clear = image.info.get("transparency")
     if isinstance(clear, tuple) and max(clear) > 255:
         # Pillow has cut the colours to 8 bits by now, so which pixels the 16-bit key meant is lost.
-        found, expected = f"key {clear}", "an alpha channel or 8-bit colours"
-        raise ImageRejected("unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected)
+        actual, expected = f"key {clear}", "an alpha channel or 8-bit colours"
+        raise ImageRejected("unsupported_format", "16-bit colour with a clear colour", found=actual, expected=expected)
     layer = image if image.mode == "RGBA" else image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
@@ -243,8 +243,10 @@ def read_image_file(path: Path | str, *, follow: bool = True) -> bytes:
             if not stat.S_ISREG(about.st_mode):
                 raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
             if about.st_size > MAX_FILE_BYTES:
-                found, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
-                raise ImageRejected("file_too_large", "the file is too large for an image", found=found, expected=limit)
+                actual, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
+                raise ImageRejected(
+                    "file_too_large", "the file is too large for an image", found=actual, expected=limit
+                )
             data = os.read(descriptor, about.st_size + 1)
         finally:
             os.close(descriptor)
@@ -253,8 +255,10 @@ def read_image_file(path: Path | str, *, follow: bool = True) -> bytes:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ImageRejected("missing_file", "the listed file does not exist", expected="a file") from error
     except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or str(error)
-        raise ImageRejected("unreadable", "the file cannot be read", found=found, expected="a readable file") from error
+        actual = getattr(error, "strerror", None) or str(error)
+        raise ImageRejected(
+            "unreadable", "the file cannot be read", found=actual, expected="a readable file"
+        ) from error
 
 
 def read_recorded_image(path: Path, image_id: str) -> bytes:
@@ -335,8 +339,8 @@ def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:
     _require_strict_pillow()
     kind = _kind(data)
     if suffix is not None and suffix.lower() not in SUFFIXES[kind]:
-        found, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(SUFFIXES[kind])
-        raise ImageRejected("wrong_extension", "the extension contradicts the content", found=found, expected=expected)
+        actual, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(SUFFIXES[kind])
+        raise ImageRejected("wrong_extension", "the extension contradicts the content", found=actual, expected=expected)
     try:
         if kind == "PNG":
             # Loading alone checks no checksums and does not miss an absent end.
@@ -362,19 +366,19 @@ def _kind(data: bytes) -> str:
     for signature, name in _OTHER_FORMATS.items():
         if data.startswith(signature):
             raise ImageRejected("unsupported_format", "the format is not accepted", found=name, expected=_ACCEPTED)
-    found = f"bytes {data[:8].hex(' ')}"
-    raise ImageRejected("not_an_image", "the content is not an image", found=found, expected=_ACCEPTED)
+    actual = f"bytes {data[:8].hex(' ')}"
+    raise ImageRejected("not_an_image", "the content is not an image", found=actual, expected=_ACCEPTED)
 
 
 def _refuse_by_header(image: ImageFile.ImageFile) -> None:
     width, height = image.size
-    found = f"{width} × {height} pixels"
+    actual = f"{width} × {height} pixels"
     if width * height > MAX_PIXELS:
         limit = f"at most {MAX_PIXELS} pixels"
-        raise ImageRejected("decompression_bomb", "the picture is too large", found=found, expected=limit)
+        raise ImageRejected("decompression_bomb", "the picture is too large", found=actual, expected=limit)
     if min(width, height) < MIN_SIDE:
         limit = f"at least {MIN_SIDE} × {MIN_SIDE}"
-        raise ImageRejected("too_small", "the picture is too small to show anything", found=found, expected=limit)
+        raise ImageRejected("too_small", "the picture is too small to show anything", found=actual, expected=limit)
     if getattr(image, "is_animated", False):
         frames = f"{getattr(image, 'n_frames', 'several')} frames"
         raise ImageRejected("animated", "the file holds an animation", found=frames, expected="one picture")
@@ -389,7 +393,7 @@ def _refuse(error: Exception) -> NoReturn:
         raise ImageRejected(
             "decompression_bomb", "the picture is too large", found=str(error), expected=limit
         ) from error
-    found = str(error) or type(error).__name__
-    if "truncated" in found.lower() or isinstance(error, EOFError):
-        raise ImageRejected("truncated", "the file ends too early", found=found, expected="a whole file") from error
-    raise ImageRejected("corrupt", "the picture does not decode", found=found, expected="a sound file") from error
+    actual = str(error) or type(error).__name__
+    if "truncated" in actual.lower() or isinstance(error, EOFError):
+        raise ImageRejected("truncated", "the file ends too early", found=actual, expected="a whole file") from error
+    raise ImageRejected("corrupt", "the picture does not decode", found=actual, expected="a sound file") from error

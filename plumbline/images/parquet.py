@@ -182,9 +182,9 @@ class OpenColumns:
         """
         groups = self.metadata.num_row_groups
         if groups > MAX_GROUPS:
-            found, expected = f"{groups} row groups", f"at most {MAX_GROUPS} row groups"
+            actual, expected = f"{groups} row groups", f"at most {MAX_GROUPS} row groups"
             what = "the Parquet file has too many row groups"
-            raise ImageRejected("file_too_large", what, found=found, expected=expected, hint=WRITE_AGAIN)
+            raise ImageRejected("file_too_large", what, found=actual, expected=expected, hint=WRITE_AGAIN)
         rows = [self.metadata.row_group(group).num_rows for group in range(groups)]
         if min(rows, default=0) < 0:
             raise corrupt(f"a row group of {min(rows)} rows")
@@ -221,9 +221,9 @@ class OpenColumns:
             if kind.path in self._columns or kind.path.startswith(beginnings):
                 total += _decoded_bytes(chunks.column(position), width=max(kind.length, 0))
         if total > max_bytes:
-            found, expected = f"{total} bytes", f"at most {max_bytes} bytes"
+            actual, expected = f"{total} bytes", f"at most {max_bytes} bytes"
             what = "the row group is too large"
-            raise ImageRejected("file_too_large", what, found=found, expected=expected, hint=WRITE_AGAIN)
+            raise ImageRejected("file_too_large", what, found=actual, expected=expected, hint=WRITE_AGAIN)
 
 
 def holds_text(kind: pa.DataType) -> bool:
@@ -351,8 +351,8 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     file = _File(str(path.parent), about.st_ino, about.st_mtime_ns, about.st_size)
     layout = _sound(_layout(file))
     if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
-        found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
-        raise ImageRejected("missing_file", "the Parquet file has no such row", found=found, expected=expected)
+        actual, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
+        raise ImageRejected("missing_file", "the Parquet file has no such row", found=actual, expected=expected)
     row = int(path.name)
     group = bisect_right(layout.ends, row)
     pictures = _RECENT.get((file, group), lambda: _pictures(file, layout, group))
@@ -361,8 +361,8 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     if picture is None:
         raise ImageRejected("missing_file", "the row holds no picture", found="null", expected="a picture")
     if picture.size > max_bytes:
-        found, expected = f"{picture.size} bytes", f"at most {max_bytes} bytes"
-        raise ImageRejected("file_too_large", "the picture is too large for an image", found=found, expected=expected)
+        actual, expected = f"{picture.size} bytes", f"at most {max_bytes} bytes"
+        raise ImageRejected("file_too_large", "the picture is too large for an image", found=actual, expected=expected)
     data: bytes = picture.to_pybytes()
     return data
 

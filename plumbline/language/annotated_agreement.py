@@ -151,8 +151,8 @@ def words_of_groups(sheet: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame
     """
     groups = expected.select("attribute", "group").drop_nulls().unique()
     whose = groups.with_columns(about=pl.format("{}/{}/", "attribute", "group"))
-    found = sheet.join_where(whose, pl.col("text_id").str.starts_with(pl.col("about")))
-    return found.with_columns(word=pl.col("text_id").str.strip_prefix(pl.col("about"))).sort("text_id", "annotator")
+    labels = sheet.join_where(whose, pl.col("text_id").str.starts_with(pl.col("about")))
+    return labels.with_columns(word=pl.col("text_id").str.strip_prefix(pl.col("about"))).sort("text_id", "annotator")
 
 
 def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
@@ -176,8 +176,8 @@ def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
     about = items.select("attribute", "group", "word", "text_id").unique().join(datasets, how="cross")
     about = about.select("dataset", "text_id", "word", group=key)
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
-    asked = answers.filter(key.is_in(about["group"].unique().implode()))
-    counts = count_words(text_batches(asked, key.alias("group")))
+    of_groups = answers.filter(key.is_in(about["group"].unique().implode()))
+    counts = count_words(text_batches(of_groups, key.alias("group")))
     return about.join(counts, on=["group", "word"], how="semi").select("dataset", "text_id")
 
 
@@ -205,8 +205,8 @@ def judge_rows(row: Row, items: pl.DataFrame, why: Reasons, *, settings: Languag
     usable = items.join(labelled.counts, on="text_id", how="semi")
     named = {
         word_id(attribute, group, word)
-        for (attribute, group), own in parts(usable, "attribute", "group")
-        for word in stereotypes(settings.judge, group, sorted(set(own["word"])))
+        for (attribute, group), subset in parts(usable, "attribute", "group")
+        for word in stereotypes(settings.judge, group, sorted(set(subset["word"])))
     }
     judged = judge_agreement(labelled.counts, named, confidence=settings.confidence)
     for metric, share in zip(metrics, judged):
@@ -272,8 +272,8 @@ def _agreement(cells: Sequence[LanguageCell], settings: LanguageSettings, *, poo
     pictured = items.join(expected.unique(["dataset", "attribute", "group"]), on=["attribute", "group"])
     words = pictured.select("dataset", "text_id") if pooled else words_said(cells[0], items)
     for sample in _samples(on_sheet, words.drop_nulls(), "words", pooled=pooled):
-        own = items.join(sample.labels, on="text_id", how="semi")
-        yield from judge_rows(answer_row(model, dataset=sample.dataset), own, sample.why, settings=settings)
+        of_sample = items.join(sample.labels, on="text_id", how="semi")
+        yield from judge_rows(answer_row(model, dataset=sample.dataset), of_sample, sample.why, settings=settings)
 
 
 class _Sample(NamedTuple):
@@ -288,9 +288,9 @@ def _samples(sheet: pl.DataFrame, known: pl.DataFrame, what: str, *, pooled: boo
     """Yield the labels of `known` items (`dataset`, `text_id`) on a sheet: by dataset, or at once where pooled."""
     items = sheet["text_id"].n_unique()
     if not pooled:
-        for (dataset,), own in parts(sheet.join(known.unique(), on="text_id"), "dataset"):
-            of_sheet = {what: own["text_id"].n_unique(), "sheet": items}
-            yield _Sample(dataset, own, (reason(f"own_{what}", **of_sheet),))
+        for (dataset,), of_dataset in parts(sheet.join(known.unique(), on="text_id"), "dataset"):
+            of_sheet = {what: of_dataset["text_id"].n_unique(), "sheet": items}
+            yield _Sample(dataset, of_dataset, (reason(f"own_{what}", **of_sheet),))
     elif items:
         labels = sheet.join(known, on="text_id", how="semi")
         datasets = known.join(sheet, on="text_id", how="semi")["dataset"].unique().to_list()

@@ -267,9 +267,9 @@ def _drawn(sheet: str, found: pl.DataFrame, strata: Sequence[tuple[str, ...]], w
     """Draw as many of every stratum and band as are wanted, or all there are, and say where there were fewer."""
     parts, shortfalls = [], []
     for stratum in strata:
-        own = found.filter(pl.col("attribute") == stratum[0]) if stratum else found
+        of_stratum = found.filter(pl.col("attribute") == stratum[0]) if stratum else found
         for number, band in enumerate(BANDS):
-            rows = own.filter(pl.col("band") == number)
+            rows = of_stratum.filter(pl.col("band") == number)
             rng = generator(seed, "annotation", sheet, *stratum, number)
             chosen = rng.choice(rows.height, size=min(wanted, rows.height), replace=False)
             parts.append(rows[chosen.tolist()])

@@ -55,15 +55,15 @@ def answer_row(model: str, **columns: object) -> Row:
 
 def questions(cell: LanguageCell) -> list[tuple[str, str]]:
     """Return the prompts and instructions that were asked, in order."""
-    asked = cell.generations.select("prompt", "instruction").unique().collect(engine="streaming")
-    return sorted(asked.drop_nulls().iter_rows())
+    pairs = cell.generations.select("prompt", "instruction").unique().collect(engine="streaming")
+    return sorted(pairs.drop_nulls().iter_rows())
 
 
 def parts(frame: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[str, ...], pl.DataFrame]]:
     """Yield the parts of a frame by columns of names, in the order of the names."""
-    found = frame.partition_by(list(by), as_dict=True)
-    for names in sorted(found, key=lambda key: tuple(str(name) for name in key)):
-        yield tuple(str(name) for name in names), found[names]
+    by_names = frame.partition_by(list(by), as_dict=True)
+    for names in sorted(by_names, key=lambda key: tuple(str(name) for name in key)):
+        yield tuple(str(name) for name in names), by_names[names]
 
 
 def codes(names: pl.Series) -> NDArray[np.int64]:
@@ -100,13 +100,13 @@ def values_by_question(
         `dataset, attribute, prompt, instruction, group, occupation, unit` as Enum, in the order of their names, and
         the values.
     """
-    for prompt, asked in questions(cell):
-        if prompt in prompts and instruction in (None, asked):
-            answers = known_answers(cell.generations, prompts=[prompt], instruction=asked).with_columns(unit=UNIT)
-            found = answers.select(*(pl.col(name).cast(NAME) for name in _NAMES), **values).collect(engine="streaming")
-            found = found.unnest([name for name in values if isinstance(found.schema[name], pl.Struct)])
-            kinds = {name: pl.Enum(found[name].unique().cast(pl.String).drop_nulls().sort()) for name in _NAMES}
-            yield found.with_columns(pl.col(name).cast(pl.String).cast(kind) for name, kind in kinds.items())
+    for prompt, asked_with in questions(cell):
+        if prompt in prompts and instruction in (None, asked_with):
+            answers = known_answers(cell.generations, prompts=[prompt], instruction=asked_with).with_columns(unit=UNIT)
+            frame = answers.select(*(pl.col(name).cast(NAME) for name in _NAMES), **values).collect(engine="streaming")
+            frame = frame.unnest([name for name in values if isinstance(frame.schema[name], pl.Struct)])
+            kinds = {name: pl.Enum(frame[name].unique().cast(pl.String).drop_nulls().sort()) for name in _NAMES}
+            yield frame.with_columns(pl.col(name).cast(pl.String).cast(kind) for name, kind in kinds.items())
 
 
 # --- What two conditions have in common, how it differs, and how much has no counterpart.

@@ -23,8 +23,8 @@ _SET = [*_PART, "unit", "seed"]
 
 def instructed(cell: LanguageCell) -> Iterator[tuple[str, list[str]]]:
     """Yield each prompt that was asked both as it is and under instructions, with those."""
-    for prompt, asked in groupby(questions(cell), key=lambda question: question[0]):
-        instructions = [instruction for _, instruction in asked]
+    for prompt, of_prompt in groupby(questions(cell), key=lambda question: question[0]):
+        instructions = [instruction for _, instruction in of_prompt]
         others = [name for name in instructions if name != NO_INSTRUCTION]
         if NO_INSTRUCTION in instructions and others:
             yield prompt, others
@@ -39,8 +39,8 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     of pairs.
     """
     rows: list[Row] = []
-    asked = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
-    with every_question(cell, only=asked) as questions:
+    pairs = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
+    with every_question(cell, only=pairs) as questions:
         for prompt, of_prompt in groupby(questions, key=lambda each: each.prompt):
             spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in of_prompt}
             plain = spreads.pop(NO_INSTRUCTION, None)
@@ -90,12 +90,12 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
 
 
 def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
-    asked = cell.generations.filter(
+    generations = cell.generations.filter(
         pl.col("prompt") == prompt, pl.col("instruction") == instruction, pl.col("attribute").is_not_null()
     )
     words = word_number(pl.col("text").fill_null("")).cast(pl.Float64)
     return (
-        asked.select(
+        generations.select(
             "dataset", "attribute", "image_id", "seed", unit=UNIT, refused=REFUSED.cast(pl.Float64), words=words
         )
         .unique(_ANSWER)

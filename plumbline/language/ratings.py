@@ -51,16 +51,16 @@ def rating_of(text: str) -> ParsedNumber:
     plain = with_digits(_PATTERNS["lone_one"].sub("1", plain))
     if alone := _PATTERNS["alone"].fullmatch(plain.split("\n", 1)[0].strip()):
         return within(_number(alone[1]), LOWEST, HIGHEST)
-    said = _said(plain)
-    if len(said) == 1:
-        return within(said.pop(), LOWEST, HIGHEST)
-    if said:
+    candidates = _candidates(plain)
+    if len(candidates) == 1:
+        return within(candidates.pop(), LOWEST, HIGHEST)
+    if candidates:
         return unreadable("several_numbers")
     other_scale = _PATTERNS["other"].search(plain) or _PATTERNS["percent"].search(plain)
     return unreadable("other_scale" if other_scale else "no_number")
 
 
-def _said(plain: str) -> set[float]:
+def _candidates(plain: str) -> set[float]:
     """Return the distinct numbers that may be the rating."""
     if len(_PATTERNS["marker"].findall(plain)) > 1:
         plain = _PATTERNS["marker"].sub(" ", plain)
@@ -100,7 +100,7 @@ def _begins_a_clause(found: re.Match[str]) -> bool:
 
 
 def _numbers(pattern: str, plain: str) -> set[float]:
-    return {_number(found) for found in _PATTERNS[pattern].findall(plain)}
+    return {_number(written) for written in _PATTERNS[pattern].findall(plain)}
 
 
 def _number(written: str) -> float:

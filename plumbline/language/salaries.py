@@ -76,7 +76,7 @@ def salary_of(text: str) -> ParsedNumber:
         return _annual([_amount(alone, "")])
     plain = _PATTERNS["no_salary"].sub(" ", plain)
     amounts = _PATTERNS["salary"].finditer(plain)
-    return _annual([_amount(found, plain[max(0, found.start() - 80) : found.start()]) for found in amounts])
+    return _annual([_amount(match, plain[max(0, match.start() - 80) : match.start()]) for match in amounts])
 
 
 def _annual(amounts: list[_Amount]) -> ParsedNumber:
@@ -133,10 +133,10 @@ def _value(part: dict[str, str | None]) -> float:
 
 
 def _period(part: dict[str, str | None], before: str) -> str | None:
-    said = part["per"] or part["adverb"]
-    if said is None and (earlier := _PATTERNS["before"].search(before)):
-        said = earlier[1]
-    return _PERIOD_OF.get(said) if said else None
+    word = part["per"] or part["adverb"]
+    if word is None and (earlier := _PATTERNS["before"].search(before)):
+        word = earlier[1]
+    return _PERIOD_OF.get(word) if word else None
 
 
 def _number(digits: str, times: str | None) -> float:

@@ -54,8 +54,8 @@ class ScoredAnswers:
     @cached_property
     def kinds(self) -> pl.DataFrame:
         """Return the `OF_SCORES` that there are."""
-        found = [block.select(OF_SCORES).drop_nulls().unique().collect(engine="streaming") for block in self.blocks]
-        return pl.concat(found).unique() if found else pl.DataFrame(schema=dict.fromkeys(OF_SCORES, NAME))
+        of_blocks = [block.select(OF_SCORES).drop_nulls().unique().collect(engine="streaming") for block in self.blocks]
+        return pl.concat(of_blocks).unique() if of_blocks else pl.DataFrame(schema=dict.fromkeys(OF_SCORES, NAME))
 
     @cached_property
     def any_refused(self) -> bool:
@@ -76,8 +76,8 @@ class ScoredAnswers:
         Sums of floats depend on their order in the last digits: it is that of names, whatever the files and blocks.
         """
         wanted = dict.fromkeys((*_IN_ORDER, *columns))
-        found = list(self.scores(*wanted, **dict(zip(OF_SCORES, names))))
-        return pl.concat(found).sort(_IN_ORDER).select(columns)
+        of_blocks = list(self.scores(*wanted, **dict(zip(OF_SCORES, names))))
+        return pl.concat(of_blocks).sort(_IN_ORDER).select(columns)
 
 
 # --- Answers joined with their scores on disk, in blocks of whole sets.
@@ -114,18 +114,18 @@ def every_question(
         pl.col("instruction").is_not_null(),
     )
     counted = known.group_by("prompt", "instruction").len().sort("prompt", "instruction")
-    asked: _Asked = {
+    answers_of: _Asked = {
         (prompt, instruction): answers
         for prompt, instruction, answers in counted.collect(engine="streaming").iter_rows()
         if only is None or (prompt, instruction) in only
     }
     with TemporaryDirectory(prefix="plumbline-scores-") as name:
-        blocks = {question: -(-answers // BLOCK_ANSWERS) for question, answers in asked.items()}
-        dealt = -(-sum(asked.values()) // BLOCK_ANSWERS)
-        if asked:
+        blocks = {question: -(-answers // BLOCK_ANSWERS) for question, answers in answers_of.items()}
+        dealt = -(-sum(answers_of.values()) // BLOCK_ANSWERS)
+        if answers_of:
             _deal(cell.scores, known, blocks, dealt, Path(name))
-        found = _questions(cell.model, blocks, Path(name))
-        yield [each for each in found if not each.kinds.is_empty()]
+        scored = _questions(cell.model, blocks, Path(name))
+        yield [each for each in scored if not each.kinds.is_empty()]
 
 
 def _deal(scores: pl.LazyFrame, known: pl.LazyFrame, blocks: _Asked, dealt: int, folder: Path) -> None:
@@ -139,10 +139,10 @@ def _deal(scores: pl.LazyFrame, known: pl.LazyFrame, blocks: _Asked, dealt: int,
     _dealt(of_scores, folder / "scores", by="part")
     for number in range(dealt):
         answers = _written(folder / "answers" / f"part={number}")
-        found = _written(folder / "scores" / f"part={number}")
+        written = _written(folder / "scores" / f"part={number}")
         if answers is not None:
-            own = of_scores.drop("part").clear() if found is None else found
-            both = answers.join(own, on="row_key", how="left").with_columns(answer=pl.col("row_key").hash())
+            scored = of_scores.drop("part").clear() if written is None else written
+            both = answers.join(scored, on="row_key", how="left").with_columns(answer=pl.col("row_key").hash())
             _dealt(both.drop("row_key"), folder / "scored" / str(number), by="block")
 
 
@@ -183,4 +183,4 @@ def _questions(model: str, blocks: _Asked, folder: Path) -> Iterator[ScoredAnswe
     for (prompt, instruction), count in blocks.items():
         files = [sorted(folder.glob(f"scored/*/block={number}/*.parquet")) for number in range(first, first + count)]
         first += count
-        yield ScoredAnswers(model, prompt, instruction, tuple(pl.scan_parquet(own) for own in files if own))
+        yield ScoredAnswers(model, prompt, instruction, tuple(pl.scan_parquet(parts) for parts in files if parts))

@@ -154,9 +154,9 @@ def association_errors(times: NDArray[np.int64], words: NDArray[np.int64], *, lo
     others, words_of_others = times.sum(axis=0) - times, words.sum(axis=0) - words
     totals, totals_of_others = times.sum(axis=1), others.sum(axis=1)
     never = totals_of_others == 0
-    own = _block_shares(times) - _block_shares(words)[..., None]
+    of_group = _block_shares(times) - _block_shares(words)[..., None]
     other = _block_shares(others) - _block_shares(words_of_others)[..., None]
-    deviations = own - np.where(never[:, None], 0.0, other)
+    deviations = of_group - np.where(never[:, None], 0.0, other)
     blocks = times.shape[1]
     clustered = blocks / max(blocks - 1, 1) * (deviations**2).sum(axis=1)
     inverse, inverse_of_others = (shares(np.ones(counts.shape), counts) for counts in (totals, totals_of_others))

@@ -132,17 +132,17 @@ def _require_fit(method: Method, parameters: Mapping[str, NDArray[Any]], facts: 
     """Refuse an adjustment of other candidates, and parameters for text features of another width."""
     if method.acts_on == "logits":
         factors = parameters["factors"]
-        found: tuple[int, ...] = (factors.shape[0] if factors.ndim == 3 else 1, factors.shape[-1])
+        shape: tuple[int, ...] = (factors.shape[0] if factors.ndim == 3 else 1, factors.shape[-1])
         expected: tuple[int, ...] = (len(facts.probes), len(facts.classes) + 1)
         what = "this adjustment has other probes and candidates than are said"
     else:
         # The learned tokens are as wide as the token embeddings, and say nothing of the features.
         widths = {name: parameters[name].shape[-1] for name in _AS_WIDE_AS_FEATURES if name in parameters}
-        found = tuple(widths.values())
+        shape = tuple(widths.values())
         expected = (facts.width,) * len(widths)
         what = "this mitigation was fitted on text features of another width"
-    if found != expected:
-        raise MetricError(what, where=facts.encoder, found=found, expected=expected)
+    if shape != expected:
+        raise MetricError(what, where=facts.encoder, found=shape, expected=expected)
 
 
 def _metadata(method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts) -> dict[str, str]:

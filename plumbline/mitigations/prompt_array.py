@@ -319,8 +319,8 @@ class LearnedTokens:
         from torch.nn.functional import cross_entropy
 
         logits = self._encoder.logit_scale * self._images[batch] @ captions.T
-        own = torch.arange(len(batch), device=logits.device)
-        return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+        targets = torch.arange(len(batch), device=logits.device)
+        return (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2
 
 
 def initial_tokens(encoder: PromptedEncoder, count: int) -> torch.Tensor:

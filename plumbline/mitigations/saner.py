@@ -199,8 +199,8 @@ def specific_pattern(attribute: str) -> str:
         "modifier": [_any(words.modifiers)],
         "before_person": [_before_persons(words.before_persons)] if words.before_persons else [],
     }
-    found = [f"(?P<{kind}>{'|'.join(parts)})" for kind, parts in kinds.items() if parts]
-    return f"(?i){_START}(?:{'|'.join(found)}){_END}"
+    alternatives = [f"(?P<{kind}>{'|'.join(parts)})" for kind, parts in kinds.items() if parts]
+    return f"(?i){_START}(?:{'|'.join(alternatives)}){_END}"
 
 
 def neutralised(text: str, attribute: str) -> str:
@@ -213,8 +213,8 @@ def neutralised(text: str, attribute: str) -> str:
     pattern = specific_pattern(attribute)
     # What goes can bring another word next to a person: until there is none. From the right, so that what
     # follows a change is final.
-    while found := list(re.finditer(pattern, text)):
-        for match in reversed(found):
+    while matches := list(re.finditer(pattern, text)):
+        for match in reversed(matches):
             text = _replaced(text, match, attribute)
     return text
 
@@ -242,13 +242,13 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
             f"a text that names a label of `{attribute}` has no variants", found=text, hint="neutralise it first"
         )
     places = [match.start() for match in re.finditer(_persons(), text)] or [_place(text)]
-    made = []
+    texts = []
     for word in attribute_words(attribute).variants.values():
         variant = text
         for place in reversed(places):
             variant = _with_article(variant[:place], f"{word} {variant[place:]}")
-        made.append(variant.strip())
-    return tuple(made)
+        texts.append(variant.strip())
+    return tuple(texts)
 
 
 def _any(words: Iterable[str]) -> str:
@@ -278,14 +278,14 @@ def _before_persons(words: Iterable[str]) -> str:
 
 
 def _replaced(text: str, match: re.Match[str], attribute: str) -> str:
-    before, found, after = text[: match.start()], match.group(), text[match.end() :]
+    before, word, after = text[: match.start()], match.group(), text[match.end() :]
     if re.search(r",\s*$", before) and re.match(r"\s*(?:[.]|$|,(?!\s*(?:and|or)\b))", after):
         # A label in apposition goes with its comma: `a photo of a woman, middle-aged`.
         return re.sub(r"\s*,\s*$", "", before) + after
-    starts_sentence = re.search(r"(?:^|[.!?]\s+)$", before) and found[:1].isupper()
+    starts_sentence = re.search(r"(?:^|[.!?]\s+)$", before) and word[:1].isupper()
     neutral = _neutral_form(match, attribute, before, after)
     if neutral:
-        neutral = neutral.upper() if len(found) > 1 and found.isupper() else neutral
+        neutral = neutral.upper() if len(word) > 1 and word.isupper() else neutral
         rest = neutral + after
     else:
         rest = after if re.search(r"[^\W_]$", before) else re.sub(rf"^{_GAP}", "", after)
@@ -295,13 +295,13 @@ def _replaced(text: str, match: re.Match[str], attribute: str) -> str:
 
 def _neutral_form(match: re.Match[str], attribute: str, before: str, after: str) -> str:
     """Return what stands in the place of a word; empty where nothing does."""
-    words, found = attribute_words(attribute), re.sub(_BETWEEN, " ", match.group().lower())
+    words, word = attribute_words(attribute), re.sub(_BETWEEN, " ", match.group().lower())
     if match.lastgroup == "pronoun":
-        return words.pronouns[found]
+        return words.pronouns[word]
     if re.match(rf"(?i){_GAP}{_known_persons()}", after):
         return ""
     if match.lastgroup == "noun":
-        return words.nouns[found]
+        return words.nouns[word]
     noun_follows = re.match(rf"(?i){_GAP}(?!{_any(person_words().no_nouns)}{_END})[^\W_]", after)
     if noun_follows or (match.lastgroup == "phrase" and not _ARTICLE.search(before)):
         return ""

@@ -131,14 +131,14 @@ def _listing(chosen: pl.DataFrame) -> Listing:
 
 def change_title(row: Row) -> str:
     """Return what a row of a diff is of: `max skew, crime, by race`."""
-    said = [row["metric"].replace("_", " ")]
-    said += [event_title(row["event"])] if row["event"] else []
-    said += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
-    said += [
+    parts = [row["metric"].replace("_", " ")]
+    parts += [event_title(row["event"])] if row["event"] else []
+    parts += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
+    parts += [
         str(row[name]) for name in ("group", "probe", "occupation", "prompt", "instruction", "scorer") if row[name]
     ]
-    said += [row["statistic"]] if row["statistic"] not in ("estimate", "mean") else []
-    return ", ".join(said) + (f" ({row['suite']})" if row["suite"] else "")
+    parts += [row["statistic"]] if row["statistic"] not in ("estimate", "mean") else []
+    return ", ".join(parts) + (f" ({row['suite']})" if row["suite"] else "")
 
 
 def _signed(value: float | None) -> str:

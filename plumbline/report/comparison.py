@@ -206,9 +206,9 @@ def _effect_pairs(
     both = pl.concat([effects, flipped.select(effects.columns)])
     measured = _located(both, ends, encoders, datasets)
     keys = ["checkpoint", "reference_checkpoint", *_EFFECT_KEYS]
-    found = ["model", "address", "reference_model", "reference_address", "own_dataset", *_ESTIMATE]
+    columns = ["model", "address", "reference_model", "reference_address", "own_dataset", *_ESTIMATE]
     cells = _placed(printed).filter(pl.col("reference_checkpoint").is_not_null())
-    return cells.join(measured.select(*keys, *found), on=keys, how="inner", nulls_equal=True)
+    return cells.join(measured.select(*keys, *columns), on=keys, how="inner", nulls_equal=True)
 
 
 def _located(
@@ -219,7 +219,7 @@ def _located(
     `ends` says which columns hold encoders, and under which name their study checkpoint goes.
     """
     known: dict[str, str | None]
-    known = {model: found.id for model, address in encoders.items() if (found := recognise(address))}
+    known = {model: recognised.id for model, address in encoders.items() if (recognised := recognise(address))}
     known |= {ALL_MODELS: None} if ALL_MODELS in encoders else {}
     readers = {_TEXT: _TEXT, **datasets}
     rows = table.filter(pl.col(column).is_in(list(known)) for column in ends)
@@ -260,17 +260,17 @@ def _judged() -> list[pl.Expr]:
         .then(pl.format("of the measurement: {}", reason))
     )
     notes = [pl.col("published_note"), pl.when(pl.col("published_n") != pl.col("n")).then(other_n), said_of_measurement]
-    said = pl.concat_str(notes, separator="; ", ignore_nulls=True)
-    made = {
+    reasons = pl.concat_str(notes, separator="; ", ignore_nulls=True)
+    columns = {
         "dataset": pl.col("own_dataset"),
         "measured": measured,
         "difference": pl.when(comparable).then(measured - published),
         "ci_low": ends[0],
         "ci_high": ends[1],
         "within": pl.when(comparable).then(agrees),
-        "note": pl.when(said != "").then(said),
+        "note": pl.when(reasons != "").then(reasons),
     }
-    return [made.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in COMPARISON_SCHEMA.items()]
+    return [columns.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in COMPARISON_SCHEMA.items()]
 
 
 def _require(frame: pl.DataFrame, columns: tuple[str, ...], what: str) -> None:

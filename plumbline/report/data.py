@@ -130,15 +130,15 @@ def provenance_listing(inputs: ReportInputs, table: pl.DataFrame) -> Listing:
     lineage = {row["cell_id"]: row for row in known.to_dicts()}
     rows = []
     for row in inputs.provenance.to_dicts():
-        own = lineage.get(row["cell_id"], {})
+        of_cell = lineage.get(row["cell_id"], {})
         rows.append(
             (
                 row["model"],
                 row["dataset"],
                 short_digest(row["cell_id"]),
-                short_digest(own.get("dataset_digest")),
-                short_digest(own.get("checkpoint_sha256")),
-                short_digest(own.get("labeller_sha256")),
+                short_digest(of_cell.get("dataset_digest")),
+                short_digest(of_cell.get("checkpoint_sha256")),
+                short_digest(of_cell.get("labeller_sha256")),
                 row["dagster_run"] or "–",
                 row["mlflow_run"] or "–",
                 row["finished_at"] or "–",
@@ -162,19 +162,19 @@ SAME_RATE = 1e-9
 
 def data_findings(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
     """Return what is worth knowing about the datasets, and how the auditor met the planted truth."""
-    found = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
+    findings = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
     met = planted_coverage(table, inputs.planted_truth)
     if met is not None and inputs.planted_truth is not None and met.height:
-        found.append(_known(met, even_models(inputs.planted_truth), inputs.audit))
-    return found
+        findings.append(_known(met, even_models(inputs.planted_truth), inputs.audit))
+    return findings
 
 
 def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
-    found = []
+    findings = []
     failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
     if failed:
         text = f"{dataset.id}: {len(failed)} of {dataset.checks.height} data checks failed: {', '.join(failed)}."
-        found.append(_data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed))))
+        findings.append(_data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed))))
     if dataset.quarantined.height:
         codes = dataset.quarantined["code"].value_counts().sort(["count", "code"], descending=[True, False])
         reasons = ", ".join(f"{row['code']} ({row['count']})" for row in codes.head(5).to_dicts())
@@ -183,12 +183,12 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
             f"quarantined and are in no number: {reasons}."
         )
         rows = dataset.quarantined.height
-        found.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
+        findings.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
     grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
     worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
     if worst.height > 1 and worst["rate"][0] > 0:
-        found.append(_label_error(dataset, worst, reading))
-    return found
+        findings.append(_label_error(dataset, worst, reading))
+    return findings
 
 
 def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:

@@ -57,12 +57,12 @@ class Disparity:
     def of(cls, skew: Row, table: pl.DataFrame) -> Disparity:
         """Find the other readings of a row of Max Skew in its table."""
         keys = ("model", "dataset", "suite", "attribute", "event", "probe", "condition")
-        own = where(table, **{name: skew[name] for name in keys})
+        of_skew = where(table, **{name: skew[name] for name in keys})
         return cls(
             skew,
-            first(own, metric="max_skew", definition="smoothed"),
-            first(own, metric="parity_difference", definition="max_minus_min"),
-            where(own, metric="outcome_proportion").to_dicts(),
+            first(of_skew, metric="max_skew", definition="smoothed"),
+            first(of_skew, metric="parity_difference", definition="max_minus_min"),
+            where(of_skew, metric="outcome_proportion").to_dicts(),
         )
 
     @property
@@ -92,8 +92,8 @@ class Disparity:
 
     def bounded_by(self, reading: Reading) -> str:
         """Give the smoothed skew with its interval where Max Skew itself has none."""
-        row, own = self.smoothed, interval_words(self.skew, reading)
-        if row is None or own != NO_INTERVAL or interval_words(row, reading) == NO_INTERVAL:
+        row, interval = self.smoothed, interval_words(self.skew, reading)
+        if row is None or interval != NO_INTERVAL or interval_words(row, reading) == NO_INTERVAL:
             return ""
         return f" Smoothed, it is {number(row['value'])} ({uncertainty(row, reading)})."
 
@@ -128,10 +128,10 @@ def told_by_another(found: Disparity, what: str, topic: tuple[str, ...], reading
     if not sure and not left_out:
         return None
     subject, shares = subject_of(row), group_shares(found.groups, reading, found.parity)
-    told = [found.in_words(other, reading) for other in (*sure, *(o for o in found.others if o not in sure))]
+    sentences = [found.in_words(other, reading) for other in (*sure, *(o for o in found.others if o not in sure))]
     partly = _partly(found, what, reading)
     if sure:
-        sentence = f"{subject}: {partly}. {sentence_start('; '.join(told))}{remark(sure[0])}.{shares}"
+        sentence = f"{subject}: {partly}. {sentence_start('; '.join(sentences))}{remark(sure[0])}.{shares}"
         return _of(sure[0], "bias", what, topic, sentence)
     if not found.others:
         sentence = f"{subject}: {partly}, which tells nothing of the groups left out.{shares}"
@@ -140,8 +140,8 @@ def told_by_another(found: Disparity, what: str, topic: tuple[str, ...], reading
         return finding_of(row, tone="undefined", topic=topic, short=f"{what}: undefined", sentence=sentence)
     over = found.others[0]
     sentence = (
-        f"{subject}: no evidence of {what} over all groups; {told[0]}{remark(over)}. {sentence_start(partly)}.{shares} "
-        f"{still_possible(over, share=over is found.parity)}"
+        f"{subject}: no evidence of {what} over all groups; {sentences[0]}{remark(over)}. "
+        f"{sentence_start(partly)}.{shares} {still_possible(over, share=over is found.parity)}"
     )
     return _of(over, "none", what, topic, sentence)
 
@@ -187,12 +187,12 @@ def group_shares(groups: Sequence[Row], reading: Reading, parity: Row | None = N
     if ends[0]["value"] == ends[1]["value"]:
         return f" Every group has {percent(ends[0]['value'])}."
     decimals = share_decimals((ends[1], ends[0]), parity)
-    told = [
+    shown = [
         f"{group_faces(group['attribute'], group['group'])} "
         f"{percent(group['value'], group['n'], minimum_group=reading.minimum_group, decimals=decimals)}"
         for group in ends
     ]
-    return f" {sentence_start(told[0])}, {told[1]}."
+    return f" {sentence_start(shown[0])}, {shown[1]}."
 
 
 # --- What is said of harmful labels that have no skew, such as animals: where the shares of groups lie
@@ -212,7 +212,7 @@ def parity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """
     rows = where(table, metric="parity_difference", definition="max_minus_min", condition="before", probe=None)
     skews = by(where(table, metric="max_skew", condition="before"), *_KEY)
-    own = [
+    without_skew = [
         row
         for row in rows.drop_nulls("attribute").to_dicts()
         if row["suite"] not in VARIANT_SUITES
@@ -220,8 +220,8 @@ def parity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
         and tuple(row[name] for name in _KEY) not in skews
         and defined(row["value"])
     ]
-    large = {_topic(row) for row in own if _is_large(row, reading)}
-    return [_finding(row, table, reading) for row in own if _topic(row) in large]
+    large = {_topic(row) for row in without_skew if _is_large(row, reading)}
+    return [_finding(row, table, reading) for row in without_skew if _topic(row) in large]
 
 
 def _topic(row: Row) -> tuple[str, ...]:
@@ -234,16 +234,18 @@ def _is_large(row: Row, reading: Reading) -> bool:
 
 
 def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
-    found = Disparity.of(row, table)
+    disparity = Disparity.of(row, table)
     what = f"{event_title(row['event'])} by {attribute_title(row['attribute'])}"
-    told, shares = found.gap(row, reading), group_shares(found.groups, reading, row)
+    statement, shares = disparity.gap(row, reading), group_shares(disparity.groups, reading, row)
     if evidence(row, reading):
         tone, short = "bias", f"{sentence_start(what)}, {PARITY}"
-        sentence = f"{subject_of(row)}: shares of {what} differ by {told}{remark(row)}.{shares}{_ratio(row, table)}"
+        sentence = (
+            f"{subject_of(row)}: shares of {what} differ by {statement}{remark(row)}.{shares}{_ratio(row, table)}"
+        )
     else:
         tone, short = "none", f"no evidence of a difference: {what}"
         sentence = f"{subject_of(row)}: no evidence that shares of {what} differ; the largest and the smallest lie "
-        sentence += f"{told} apart.{shares}"
+        sentence += f"{statement} apart.{shares}"
     return finding_of(row, tone=tone, topic=_topic(row), short=short, sentence=sentence, share=True)
 
 
@@ -260,11 +262,11 @@ def _ratio(row: Row, table: pl.DataFrame) -> str:
 
 def skew_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what a metric table says of the skew of every event by every single attribute."""
-    found = []
+    findings = []
     for dataset in table["dataset"].unique().sort().to_list():
         rows = skew_rows(table, dataset).filter(pl.col("event") != "mean_of_tasks")
-        found += [_skew(Disparity.of(row, table), reading) for row in rows.to_dicts()]
-    return found
+        findings += [_skew(Disparity.of(row, table), reading) for row in rows.to_dicts()]
+    return findings
 
 
 def _skew(found: Disparity, reading: Reading) -> Finding:

@@ -38,7 +38,7 @@ def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[Dat
     workers = min(usable_cores(), len(jobs))
     # A worker of a cluster, such as one of Dask's, may be a process that must not have any of its own.
     if table.height < LARGE or workers < 2 or multiprocessing.current_process().daemon:
-        made = [_made(table, inputs, job) for job in jobs]
+        results = [_made(table, inputs, job) for job in jobs]
     else:
         spawn = multiprocessing.get_context("spawn")
         # Handed over in a file: what a new process gets as arguments goes through a pipe, and one that ends before it
@@ -47,8 +47,8 @@ def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[Dat
             path = Path(folder) / "given"
             path.write_bytes(ForkingPickler.dumps((table, inputs)))
             with ProcessPoolExecutor(workers, spawn, initializer=_give, initargs=(path,)) as pool:
-                made = list(pool.map(_made_apart, jobs))
-    return made[: len(inputs.datasets)], made[len(inputs.datasets) :]
+                results = list(pool.map(_made_apart, jobs))
+    return results[: len(inputs.datasets)], results[len(inputs.datasets) :]
 
 
 def _give(path: Path) -> None:
@@ -63,9 +63,9 @@ def _give(path: Path) -> None:
 def _made_apart(job: tuple[str, int]) -> Any:
     if _given is None:
         raise RuntimeError("a process that draws was given nothing to draw from")
-    made = _without_figures(_made(*_given, job))
+    result = _without_figures(_made(*_given, job))
     gc.collect()
-    return made
+    return result
 
 
 def _made(table: pl.DataFrame, inputs: ReportInputs, job: tuple[str, int]) -> Any:

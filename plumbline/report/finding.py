@@ -121,11 +121,11 @@ def at_first(ranked: list[Finding]) -> Shown:
 def headlines(found: list[Finding]) -> list[Finding]:
     """Return the strongest finding of every topic, with how many models show the same, in rank order."""
     ordered = sorted(found, key=lambda f: (f.topic, _rank(f)))  # groupby needs topics together
-    told = []
+    chosen = []
     for _, same in groupby(ordered, key=lambda f: f.topic):
         group = list(same)
-        told.append(_with_company(_foremost(group), group))
-    return in_rank_order(told)
+        chosen.append(_with_company(_foremost(group), group))
+    return in_rank_order(chosen)
 
 
 def _foremost(group: list[Finding]) -> Finding:

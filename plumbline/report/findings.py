@@ -18,8 +18,8 @@ from plumbline.report.vocabulary import attribute_title, event_title, group_titl
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions."""
-    told = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
-    kinds = (skew_findings, parity_findings, _gaps, _harms, *told)
+    sources = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
+    kinds = (skew_findings, parity_findings, _gaps, _harms, *sources)
     return [finding for kind in kinds for finding in kind(table, reading)]
 
 

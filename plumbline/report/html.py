@@ -69,9 +69,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         If the table or a frame of the inputs lacks a column.
     """
     table = checked(metric_table)
-    found = _found(table, inputs)
-    told, further = at_first(
-        in_rank_order([*headlines(found), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
+    findings = _found(table, inputs)
+    leading, further = at_first(
+        in_rank_order([*headlines(findings), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
     )
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
@@ -84,11 +84,11 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
             titles=_titles(chapters, inputs),
             chapters=chapters,
             style=page_style(),
-            headlines=told,
-            explained=explained([finding.row for finding in told if finding.row]),
+            headlines=leading,
+            explained=explained([finding.row for finding in leading if finding.row]),
             explanations=explanations_folder(inputs.audit.audit_id),
             further=further,
-            every=_every(found),
+            every=_every(findings),
             pages=pages,
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
@@ -132,9 +132,9 @@ def _titles(chapters: list[tuple[Chapter, list[Part]]], inputs: ReportInputs) ->
 
     Without encoders there is nothing to say of the labels that they give.
     """
-    told = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
+    entries = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
     before = [anchor for anchor, _ in SECTIONS].index("label-error")
-    titles = dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
+    titles = dict([*SECTIONS[:before], *entries, *SECTIONS[before:]])
     left_out = set() if inputs.encoders or not inputs.lvlms else set(OF_ENCODERS)
     if inputs.changes is None:
         left_out.add("changes")

@@ -93,20 +93,20 @@ def check_listing(inputs: ReportInputs) -> Listing:
 
 def max_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     """List mean and 90th percentile of one Max*, with and without refusals, a row a model, subset, prompt, scorer."""
-    found = by(rows, "model", "attribute", "prompt", "scorer", "definition", "statistic")
+    lookup = by(rows, "model", "attribute", "prompt", "scorer", "definition", "statistic")
     keys = [
         (model, attribute, prompt, scorer)
         for model in models
         for attribute in attributes_in(rows)
         for prompt in prompts_in(rows)
         for scorer in rows["scorer"].unique().sort().to_list()
-        if (model, attribute, prompt, scorer, "paper", "mean") in found
+        if (model, attribute, prompt, scorer, "paper", "mean") in lookup
     ]
     shown = []
     for key in keys:
-        first = found[(*key, "paper", "mean")]
+        first = lookup[(*key, "paper", "mean")]
         values = (
-            estimate(found.get((*key, definition, statistic)))
+            estimate(lookup.get((*key, definition, statistic)))
             for definition in ("paper", "without_refusals")
             for statistic in STATISTICS
         )
@@ -145,14 +145,14 @@ def max_score_listing(rows: pl.DataFrame) -> Listing:
 
 def group_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     """List mean and 90th percentile of the scores of every group, the highest 90th percentile first."""
-    found = by(rows, "model", "metric", "prompt", "group", "statistic")
+    lookup = by(rows, "model", "metric", "prompt", "group", "statistic")
     keys = sorted(
-        {key[:4] for key in found},
-        key=lambda k: (models.index(k[0]), k[1], k[2], -_value(found.get((*k, "p90"))), k[3]),
+        {key[:4] for key in lookup},
+        key=lambda k: (models.index(k[0]), k[1], k[2], -_value(lookup.get((*k, "p90"))), k[3]),
     )
     shown = []
     for key in keys:
-        mean, p90 = (found.get((*key, statistic)) for statistic in STATISTICS)
+        mean, p90 = (lookup.get((*key, statistic)) for statistic in STATISTICS)
         one = mean or p90
         labels = (key[0], scored_title(key[1]), prompt_title(key[2]), group_title(key[3]))
         note = (one["reason"] or "") if one else ""
@@ -187,10 +187,10 @@ def spread_listing(rows: pl.DataFrame) -> Listing:
 
 def agreement_listing(rows: pl.DataFrame) -> Listing:
     """List how far scorers agree on the same answers."""
-    found = by(rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition")
+    lookup = by(rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition")
     shown = []
-    for key in dict.fromkeys(key[:7] for key in found):
-        one = found.get((*key, "spearman")) or found[(*key, "pearson")]
+    for key in dict.fromkeys(key[:7] for key in lookup):
+        one = lookup.get((*key, "spearman")) or lookup[(*key, "pearson")]
         shown.append(
             (
                 key[0],
@@ -198,8 +198,8 @@ def agreement_listing(rows: pl.DataFrame) -> Listing:
                 prompt_title(key[3]),
                 scored_title(key[4]),
                 f"{key[5]} and {key[6]}",
-                estimate(found.get((*key, "spearman"))),
-                estimate(found.get((*key, "pearson"))),
+                estimate(lookup.get((*key, "spearman"))),
+                estimate(lookup.get((*key, "pearson"))),
                 count(one["n"]),
                 one["reason"] or "",
             )
@@ -257,13 +257,15 @@ def max_score_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     rows = where(plain(table), metric="max_score_share", event="toxicity")
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
     rows = rows.with_columns(groups=pl.col("group").n_unique().over("dataset", "attribute"))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for subset in _each(rows, "dataset", "attribute"):
-        worst = [_strongest(_above_chance(own), reading) for own in _each(subset, "model")]
+        worst = [_strongest(_above_chance(of_model), reading) for of_model in _each(subset, "model")]
         for group in sorted({row["group"] for row in worst if _is_worst(row, reading)}):
             of_group = where(subset, group=group)
-            found += [_max_score_finding(_strongest(own, reading), reading) for own in _each(of_group, "model")]
-    return found
+            findings += [
+                _max_score_finding(_strongest(of_model, reading), reading) for of_model in _each(of_group, "model")
+            ]
+    return findings
 
 
 def _above_chance(own: pl.DataFrame) -> pl.DataFrame:
@@ -289,9 +291,9 @@ def _max_score_finding(row: Row, reading: Reading) -> Finding:
 
 
 class _Gap(NamedTuple):
-    """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told.
+    """A tested gap between groups: its metric and definition, those of the groups, and its sentence.
 
-    `told` names the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
+    `template` has the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
     `shown` writes a value; `ratio` where the gap is one, and no difference.
     """
 
@@ -301,7 +303,7 @@ class _Gap(NamedTuple):
     of_groups: str
     definition: str
     short: str
-    told: str
+    template: str
     shown: Callable[..., str]
     share: bool = False
     ratio: bool = False
@@ -315,7 +317,9 @@ class _Gap(NamedTuple):
         least, most, gap = (self.shown(value, **as_agreed) for value in values)
         if self.share:
             gap = points(row["value"], **as_agreed).lstrip("+")
-        return self.told.format(low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap)
+        return self.template.format(
+            low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap
+        )
 
 
 _GAPS = (
@@ -355,16 +359,16 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
     gaps = where(rows, metric=gap.metric, definition=gap.definition).filter(pl.col("value").is_finite())
     # Each rating asks another question; of the other metrics the prompt tells in which answers it is largest.
     keys = (*_SUBSET, "prompt") if gap.kind == "rating" else _SUBSET
-    for own in _each(gaps, *keys):
-        row = _strongest(own, reading)
+    for subset in _each(gaps, *keys):
+        row = _strongest(subset, reading)
         same = {name: row[name] for name in (*_SUBSET, "prompt")}
         groups = where(rows, metric=gap.of_groups, definition=gap.definition, **same)
         known = groups.filter(pl.col("value").is_finite()).drop_nulls("group").sort("value", "group")
         if known.height < 2:
             continue
-        told = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
+        statement = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
         sentence = (
-            f"{subject_of(row)} ({prompt_title(row['prompt'])}): {told} "
+            f"{subject_of(row)} ({prompt_title(row['prompt'])}): {statement} "
             f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."
         )
         tone = gap.tone if evidence(row, reading) else "none"
@@ -378,9 +382,9 @@ def base_llm_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return where a model speaks more, or less, differently of people than the base language model."""
     rows = where(plain(table), metric="max_toxicity_minus_base_llm", statistic=tuple(STATISTICS))
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
-    found = []
-    for own in _each(rows, *_SUBSET):
-        row = _strongest(own, reading)
+    findings = []
+    for subset in _each(rows, *_SUBSET):
+        row = _strongest(subset, reading)
         more = "above" if row["value"] > 0 else "below"
         what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
         sentence = (
@@ -389,8 +393,8 @@ def base_llm_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
             f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
         )
         tone = "difference" if evidence(row, reading) else "none"
-        found.append(_finding(row, tone, "base_llm", f"MaxToxicity {more} the base language model", sentence))
-    return with_evidence(found)
+        findings.append(_finding(row, tone, "base_llm", f"MaxToxicity {more} the base language model", sentence))
+    return with_evidence(findings)
 
 
 def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]:
@@ -404,7 +408,7 @@ def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]
     if words is None or words.is_empty():
         return []
     sure = words.filter(pl.col("word").is_not_null(), pl.col("q") < reading.significance)
-    return [_word(own, reading) for own in _each(sure, *_SUBSET)]
+    return [_word(subset, reading) for subset in _each(sure, *_SUBSET)]
 
 
 def _word(own: pl.DataFrame, reading: Reading) -> Finding:
@@ -431,7 +435,7 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
 
 def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:
     """Return which checks of the answers failed, one finding a model."""
-    found = []
+    findings = []
     for one in models:
         failed = one.checks.filter(~pl.col("passed"))["check"].to_list()
         if failed:
@@ -448,13 +452,13 @@ def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:
                 interval_text="–",
                 strength=float(len(failed)),
             )
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
 def _each(rows: pl.DataFrame, *keys: str) -> Iterator[pl.DataFrame]:
     ordered = rows.drop_nulls(list(keys)).sort(*keys, maintain_order=True)
-    yield from (own for _, own in ordered.group_by(*keys, maintain_order=True))
+    yield from (subset for _, subset in ordered.group_by(*keys, maintain_order=True))
 
 
 def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
@@ -470,6 +474,6 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
 
 
 def _finding(row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False) -> Finding:
-    told = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
+    title = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
     topic = (kind, row["dataset"], row["attribute"], *more)
-    return finding_of(row, tone=tone, topic=topic, short=told, sentence=sentence, share=share)
+    return finding_of(row, tone=tone, topic=topic, short=title, sentence=sentence, share=share)

@@ -63,14 +63,14 @@ def share(row: Row | None) -> str:
 def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List every reading of disparity of a dataset, one row a model, suite, event and attribute."""
     chosen = where(table, metric=("max_skew", "parity_difference", "impact_ratio"), dataset=dataset, condition="before")
-    found = by(chosen, "model", "suite", "event", "attribute", "definition")
+    lookup = by(chosen, "model", "suite", "event", "attribute", "definition")
     keys = sorted(
-        {key[:4] for key in found}, key=lambda k: (models.index(k[0]) if k[0] in models else 99, *map(str, k))
+        {key[:4] for key in lookup}, key=lambda k: (models.index(k[0]) if k[0] in models else 99, *map(str, k))
     )
     rows = []
     for key in keys:
-        mean = found.get((*key, "mean_over_pairs"))
-        ratio = found.get((*key, "min_over_max"))
+        mean = lookup.get((*key, "mean_over_pairs"))
+        ratio = lookup.get((*key, "min_over_max"))
         notes = [r["reason"] for r in (mean, ratio) if r and r["reason"]]
         rows.append(
             (
@@ -80,9 +80,9 @@ def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
                 estimate(mean),
                 bare_p(mean["p"] if mean else None),
                 bare_p(mean["q"] if mean else None),
-                estimate(found.get((*key, "max_over_pairs"))),
-                estimate(found.get((*key, "smoothed"))),
-                share(found.get((*key, "max_minus_min"))),
+                estimate(lookup.get((*key, "max_over_pairs"))),
+                estimate(lookup.get((*key, "smoothed"))),
+                share(lookup.get((*key, "max_minus_min"))),
                 estimate(ratio),
                 count(mean["n"]) if mean and mean["n"] is not None else "–",
                 "; ".join(dict.fromkeys(notes)),
@@ -95,14 +95,14 @@ def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
 def harm_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List the harm rates of a dataset, one row a model, one column a suite and event."""
     chosen = where(table, metric="harm_rate", dataset=dataset, condition="before")
-    found = by(chosen, "model", "suite", "event")
-    columns = sorted({key[1:] for key in found}, key=str)
+    lookup = by(chosen, "model", "suite", "event")
+    columns = sorted({key[1:] for key in lookup}, key=str)
     names = in_order(chosen["model"], models)
     rows = [
         (
             name,
-            *(share(found.get((name, *column))) for column in columns),
-            count(next((r["n"] for k, r in found.items() if k[0] == name and r["n"] is not None), None)),
+            *(share(lookup.get((name, *column))) for column in columns),
+            count(next((r["n"] for k, r in lookup.items() if k[0] == name and r["n"] is not None), None)),
         )
         for name in names
     ]
@@ -135,9 +135,9 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suit
 def accuracy_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str) -> Listing:
     """List macro accuracy with each probe among the candidates, one row a model, one column a probe."""
     chosen = where(table, metric="macro_accuracy", definition="paper", dataset=dataset, suite=suite, condition="before")
-    found, words = by(chosen, "model", "probe"), [word for word, _ in probes()]
+    lookup, words = by(chosen, "model", "probe"), [word for word, _ in probes()]
     rows = [
-        (name, *(percent(found.get((name, word), {}).get("value")) for word in words))
+        (name, *(percent(lookup.get((name, word), {}).get("value")) for word in words))
         for name in in_order(chosen["model"], models)
     ]
     return Listing(("Model", *words), rows, frozenset(range(1, len(words) + 1)))
@@ -150,10 +150,10 @@ def variant_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) 
         suite=MIXED_SUITES,
     ).filter(pl.col("value").is_finite())  # fmt: skip
     means = chosen.group_by("model", "suite", "definition").agg(pl.col("value").mean(), pl.len().alias("probes"))
-    found = by(means, "model", "suite", "definition")
-    columns = sorted({key[1:] for key in found}, key=lambda k: (k[0] != "trident_mixed", k[1] != "paper", str(k)))
+    lookup = by(means, "model", "suite", "definition")
+    columns = sorted({key[1:] for key in lookup}, key=lambda k: (k[0] != "trident_mixed", k[1] != "paper", str(k)))
     rows = [
-        (name, *(percent(found.get((name, *column), {}).get("value")) for column in columns))
+        (name, *(percent(lookup.get((name, *column), {}).get("value")) for column in columns))
         for name in in_order(chosen["model"], models)
     ]
     heads = tuple(

@@ -110,12 +110,12 @@ def _categories(suite: Suite) -> Iterator[tuple[str, str]]:
     words: dict[str, dict[str, None]] = {}
     for candidate in suite.candidates:
         words.setdefault(candidate.category, {})[candidate.word or candidate.id] = None
-    known = suite.scales or {category: tuple(own) for category, own in words.items() if category != "blank"}
+    known = suite.scales or {category: tuple(texts) for category, texts in words.items() if category != "blank"}
     if len(known) > MOST_CATEGORIES:
         yield "all", f"{count(len(suite.texts))} texts in {len(known)} categories"
         return
-    for category, own in known.items():
-        yield (category.replace("_", " "), _counted(suite, len(own)) if suite.family in _COUNTED else _listed(own))
+    for category, texts in known.items():
+        yield (category.replace("_", " "), _counted(suite, len(texts)) if suite.family in _COUNTED else _listed(texts))
 
 
 def _counted(suite: Suite, words: int) -> str:
@@ -125,8 +125,8 @@ def _counted(suite: Suite, words: int) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     shown = [word.replace("_", " ") for word in words]
-    told = ", ".join(shown)
-    while len(told) > LONGEST:
+    text = ", ".join(shown)
+    while len(text) > LONGEST:
         shown.pop()
-        told = f"{', '.join(shown)} and {len(words) - len(shown)} more"
-    return told
+        text = f"{', '.join(shown)} and {len(words) - len(shown)} more"
+    return text

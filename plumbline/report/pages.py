@@ -85,12 +85,12 @@ class DatasetPage:
 
 def dataset_page(table: pl.DataFrame, inputs: ReportInputs, dataset: DatasetSummary) -> DatasetPage:
     """Draw and list what the metric table and the inputs hold about a dataset."""
-    own = where(table, dataset=dataset.id)
+    of_dataset = where(table, dataset=dataset.id)
     return DatasetPage(
         dataset=dataset,
-        bias=_bias_page(own, inputs, dataset.id),
-        single=_trident_page(own, inputs, dataset.id, "trident"),
-        mixed=_trident_page(own, inputs, dataset.id, "trident_mixed"),
+        bias=_bias_page(of_dataset, inputs, dataset.id),
+        single=_trident_page(of_dataset, inputs, dataset.id, "trident"),
+        mixed=_trident_page(of_dataset, inputs, dataset.id, "trident_mixed"),
         data=_data_page(dataset),
     )
 

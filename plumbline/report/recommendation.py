@@ -76,13 +76,13 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
     where = f"{candidates[0].model} on {candidates[0].dataset}"
     if chosen:
         helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence, most=3)}."
-        told = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
+        sentences = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
     else:
-        told = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
+        sentences = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
     others = [one for one in candidates if one is not chosen]
     silent = [one for one in others if not _changes(one)]
-    told += [_other(one, reading) for one in others if one not in silent]
-    return told + ([_silence(silent)] if silent else [])
+    sentences += [_other(one, reading) for one in others if one not in silent]
+    return sentences + ([_silence(silent)] if silent else [])
 
 
 def changed(rows: Sequence[Row], level: float, *, most: int = IN_NUMBERS) -> str:
@@ -97,13 +97,13 @@ def changed(rows: Sequence[Row], level: float, *, most: int = IN_NUMBERS) -> str
     most : int
         How many are told in numbers.
     """
-    told = foremost(rows, most)
-    falls, rises = ([r for r in told if (r["value"] < 0) is down] for down in (True, False))
+    leading = foremost(rows, most)
+    falls, rises = ([r for r in leading if (r["value"] < 0) is down] for down in (True, False))
     verbs = (("lowers", falls), ("raises", rises))
-    parts = [f"{verb} {listed([stated(row, level) for row in own])}" for verb, own in verbs if own]
-    if len(rows) > len(told):
+    parts = [f"{verb} {listed([stated(row, level) for row in of_verb])}" for verb, of_verb in verbs if of_verb]
+    if len(rows) > len(leading):
         verb = "improves" if rows[0]["verdict"] == IMPROVED else "worsens"
-        parts.append(f"{verb} {count(len(rows) - len(told))} more")
+        parts.append(f"{verb} {count(len(rows) - len(leading))} more")
     return listed(parts)
 
 
@@ -128,19 +128,19 @@ def _probes(one: Tried, level: float) -> str:
     better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
     if not better and not worse:
         return ""
-    told = f"On the Trident probes it improves {len(better)} and worsens {len(worse)} of {len(rows)} rates"
-    return f"{told}, most of all {stated(foremost(worse, 1)[0], level)}." if worse else f"{told}."
+    sentence = f"On the Trident probes it improves {len(better)} and worsens {len(worse)} of {len(rows)} rates"
+    return f"{sentence}, most of all {stated(foremost(worse, 1)[0], level)}." if worse else f"{sentence}."
 
 
 def _unworsened(one: Tried) -> str:
     """Say what is not known to get worse, without calling it unchanged."""
     judged, costs = one.of(*JUDGED), one.of(*COSTS)
-    told = f"There is no evidence that it makes any of the {len(judged)} axes and harm rates worse"
-    told += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
-    told += f"{_reach([*judged, *costs])}."
+    sentence = f"There is no evidence that it makes any of the {len(judged)} axes and harm rates worse"
+    sentence += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
+    sentence += f"{_reach([*judged, *costs])}."
     if undefined := undefined_rows(one.rows):
-        told += f" Nothing can be said of {count(len(undefined))} of its comparisons (undefined)."
-    return told
+        sentence += f" Nothing can be said of {count(len(undefined))} of its comparisons (undefined)."
+    return sentence
 
 
 def _reach(rows: Sequence[Row]) -> str:
@@ -169,9 +169,9 @@ def _why_none(candidates: Sequence[Tried]) -> str:
             ("makes another axis or harm rate worse", lambda one: bool(one.worsened)),
             ("costs accuracy or retrieval", lambda one: bool(one.of(*COSTS, verdict=WORSENED))),
         ]
-        told = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
+        causes = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
         what = "each one" if len(helping) > 1 else "the one"
-        return f"{what} that improves an axis or a harm rate also {' or '.join(told)}"
+        return f"{what} that improves an axis or a harm rate also {' or '.join(causes)}"
     judged = [row for one in candidates for row in one.of(*JUDGED)]
     if not judged:
         return "none was judged on the axes and harm rates"
@@ -187,10 +187,10 @@ def _other(one: Tried, reading: Reading) -> str:
             f"it looks better than it is."
         )
     level, costs = reading.confidence, one.of(*COSTS, verdict=WORSENED)
-    told = ", but ".join(changed(rows, level) for rows in (one.improved, one.worsened) if rows)
+    clause = ", but ".join(changed(rows, level) for rows in (one.improved, one.worsened) if rows)
     if costs:
-        told = f"{told}, and it costs: it {changed(costs, level, most=1)}" if told else changed(costs, level)
-    sentences = [f"{one.name} {told}."] if told else []
+        clause = f"{clause}, and it costs: it {changed(costs, level, most=1)}" if clause else changed(costs, level)
+    sentences = [f"{one.name} {clause}."] if clause else []
     sentences += _beside(one, reading)
     if is_recommended(one):
         sentences.append("It passes the same rule and improves fewer of the six, or by less.")
@@ -205,15 +205,15 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
     """Say what happens off the axes and harm rates: on the probes, and to accuracy that rises."""
     level = reading.confidence
     if one.of(*JUDGED):
-        told = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
-        told += [probes] if (probes := _probes(one, level)) else []
+        sentences = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
+        sentences += [probes] if (probes := _probes(one, level)) else []
     else:
         better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
         parts = ([changed(better, level, most=1)] if better else []) + ([changed(worse, level)] if worse else [])
-        told = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
-        told += [f"There it {', but '.join(parts)}."] if parts else []
+        sentences = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
+        sentences += [f"There it {', but '.join(parts)}."] if parts else []
     gained = one.of(*COSTS, verdict=IMPROVED)
-    return told + ([f"It {changed(gained, level)}."] if gained else [])
+    return sentences + ([f"It {changed(gained, level)}."] if gained else [])
 
 
 def _silence(silent: Sequence[Tried]) -> str:
@@ -223,8 +223,8 @@ def _silence(silent: Sequence[Tried]) -> str:
     if len(undefined_rows(rows)) == len(rows):
         return f"Of {names} nothing can be said: every comparison is undefined."
     they, s = ("they", "") if len(silent) > 1 else ("it", "s")
-    told = f"There is no evidence that {names} change{s} anything. This does not show that {they} change{s} nothing"
-    return f"{told}{_reach(rows)}."
+    sentence = f"There is no evidence that {names} change{s} anything. This does not show that {they} change{s} nothing"
+    return f"{sentence}{_reach(rows)}."
 
 
 # --- What mitigations do to each checkpoint, one finding a mitigation, model and dataset.
@@ -243,8 +243,8 @@ def transfer_findings(transfer: pl.DataFrame | None, reading: Reading) -> list[F
     if transfer is None:
         return []
     cells = transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
-    found = [one for d, m in cells for one in tried(transfer, dataset=d, model=m, leaking=reading.leaking)]
-    return [_finding(one, reading) for one in found if one.rows and not one.leaking]
+    candidates = [one for d, m in cells for one in tried(transfer, dataset=d, model=m, leaking=reading.leaking)]
+    return [_finding(one, reading) for one in candidates if one.rows and not one.leaking]
 
 
 def _finding(one: Tried, reading: Reading) -> Finding:
@@ -253,32 +253,32 @@ def _finding(one: Tried, reading: Reading) -> Finding:
     costs = one.of(*COSTS, verdict=WORSENED)
     level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
     if worse:
-        told = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
-        told += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
+        clause = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
+        clause += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
         short = (
             f"{one.condition} helps in one place and harms in another" if better else f"Made worse by {one.condition}"
         )
-        return _of(one, "cost", worse, short, f"{subject} {told}.")
+        return _of(one, "cost", worse, short, f"{subject} {clause}.")
     if costs:
         helped = f"{changed(better, level)}, but " if better else ""
         return _of(one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}.")
     if better:
-        told = f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
-        return _of(one, "gain", better, f"Improved by {one.condition}", told)
+        clause = f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
+        return _of(one, "gain", better, f"Improved by {one.condition}", clause)
     return _nothing(one, subject)
 
 
 def _nothing(one: Tried, subject: str) -> Finding:
     known = [row for row in one.rows if defined(row["value"])]
     if not known:
-        told = f"{subject}: every comparison is undefined: {reason_of(one.rows[0])}."
-        return _of(one, "undefined", [one.rows[0]], f"undefined: what {one.condition} changes", told)
+        sentence = f"{subject}: every comparison is undefined: {reason_of(one.rows[0])}."
+        return _of(one, "undefined", [one.rows[0]], f"undefined: what {one.condition} changes", sentence)
     n = max((row["n"] or 0 for row in known), default=0)
-    told = (
+    sentence = (
         f"{subject} shows no evidence of a change in {len(known)} comparisons on up to {count(n)} images. This does "
         f"not show that it changes nothing."
     )
-    return _of(one, "none", known, f"no evidence of a change by {one.condition}", told)
+    return _of(one, "none", known, f"no evidence of a change by {one.condition}", sentence)
 
 
 def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str) -> Finding:

@@ -58,8 +58,8 @@ def by(table: pl.DataFrame, *columns: str) -> dict[tuple[Any, ...], Row]:
 
 def in_order(present: pl.Series, order: tuple[str, ...]) -> list[str]:
     """Return the distinct non-null values of a column: first those of `order`, then the rest by name."""
-    found = set(present.drop_nulls().unique().to_list())
-    return [name for name in order if name in found] + sorted(found - set(order))
+    names = set(present.drop_nulls().unique().to_list())
+    return [name for name in order if name in names] + sorted(names - set(order))
 
 
 def largest_first(rows: pl.DataFrame, models: tuple[str, ...]) -> list[str]:

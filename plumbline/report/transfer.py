@@ -163,13 +163,13 @@ def tried(transfer: pl.DataFrame, *, dataset: str, model: str, leaking: Sequence
     order = list(METHODS)
     ids = {(row["condition"], row["method"]) for row in rows}
     ranked = sorted(ids, key=lambda i: (order.index(i[1]) if i[1] in order else len(order), i[1], i[0]))
-    found = []
+    candidates = []
     for condition, method in ranked:
-        own = [row for row in rows if (row["condition"], row["method"]) == (condition, method)]
-        readings = tuple(row for row in own if block_of(row) is None)
-        shown = tuple(shown_rows(own))
-        found.append(Tried(condition, method, model, dataset, shown, readings, condition in leaking))
-    return found
+        of_condition = [row for row in rows if (row["condition"], row["method"]) == (condition, method)]
+        readings = tuple(row for row in of_condition if block_of(row) is None)
+        shown = tuple(shown_rows(of_condition))
+        candidates.append(Tried(condition, method, model, dataset, shown, readings, condition in leaking))
+    return candidates
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:

@@ -70,16 +70,16 @@ def score_texts(
     kept = KeptRows(store / scorer.identity, KEPT_SCORES, key=TEXT_KEY)
     writer = PartWriter(kept, most_rows=window_rows, most_seconds=part_seconds, clock=clock)
     waiting = _Waiting(kept, kept.parts, window_rows)
-    asked, computed, moved = 0, 0, clock()
-    for window, asked in waiting.windows(texts):
+    requested, computed, moved = 0, 0, clock()
+    for window, requested in waiting.windows(texts):
         for done in _score(scorer, window, writer):
             computed += 1
             if progress and clock() - moved >= _MOVE_SECONDS:
-                moved, ready = clock(), asked - window.height + done
+                moved, ready = clock(), requested - window.height + done
                 progress(ready, ready if rows is None else rows)
-    if progress and asked:
-        progress(asked, asked if rows is None else rows)
-    return TextScores(kept.scan(waiting.asked_parts()), scorer.attributes, asked, computed, kept.damaged)
+    if progress and requested:
+        progress(requested, requested if rows is None else rows)
+    return TextScores(kept.scan(waiting.asked_parts()), scorer.attributes, requested, computed, kept.damaged)
 
 
 @dataclass
@@ -93,17 +93,17 @@ class _Waiting:
 
     def windows(self, texts: Iterable[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, int]]:
         """Yield texts for the scorer, and how many were asked for up to there; the last may be empty."""
-        waiting, asked = _keyed(pl.Series(TEXT, [], dtype=pl.String)), 0
+        waiting, requested = _keyed(pl.Series(TEXT, [], dtype=pl.String)), 0
         for frame in texts:
-            asked += frame.height
+            requested += frame.height
             keyed = _keyed(frame[TEXT])
             self.found_in |= self.kept.parts_with(keyed[TEXT_KEY])
             waiting = self.kept.lacking(pl.concat([waiting, keyed]))
             while waiting.height >= self.window_rows:
                 left = waiting.slice(self.window_rows)
-                yield waiting.head(self.window_rows), asked - left.height
+                yield waiting.head(self.window_rows), requested - left.height
                 waiting = left
-        yield waiting, asked
+        yield waiting, requested
 
     def asked_parts(self) -> set[int]:
         """Return the parts with scores of texts that were asked for: those found, and all that were made now."""

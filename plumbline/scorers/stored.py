@@ -311,9 +311,9 @@ class StoredScorer:
         stored = self._table.rows
         keys = pl.DataFrame({TEXT_KEY: pl.Series(text_keys(texts), dtype=pl.String)}).select(_short(pl.col(TEXT_KEY)))
         at = stored[TEXT_KEY].search_sorted(keys[TEXT_KEY])
-        found = stored.select(pl.all().gather(at, null_on_oob=True)).with_columns(asked=keys[TEXT_KEY])
-        found = found.with_columns(held=pl.col(TEXT_KEY) == pl.col("asked"))
-        for i, (held, truncated, *scores) in enumerate(found.select("held", _TRUNCATED, *self.attributes).iter_rows()):
+        scored = stored.select(pl.all().gather(at, null_on_oob=True)).with_columns(asked=keys[TEXT_KEY])
+        scored = scored.with_columns(held=pl.col(TEXT_KEY) == pl.col("asked"))
+        for i, (held, truncated, *scores) in enumerate(scored.select("held", _TRUNCATED, *self.attributes).iter_rows()):
             if held:
                 reason = NO_VALUE if any(map(math.isnan, scores)) else None
                 yield i, Scored(dict(zip(self.attributes, scores)), truncated, reason)

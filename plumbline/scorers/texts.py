@@ -45,7 +45,7 @@ class TextScores:
         In `KEPT_SCORES`: the texts that were asked for, and others that lie in the same parts of the store.
     attributes : tuple of str
         What the scorer scores.
-    asked : int
+    requested : int
         Texts that were asked for, repeats included.
     computed : int
         Distinct texts that went through the scorer now; 0 when all were found.
@@ -55,7 +55,7 @@ class TextScores:
 
     kept: pl.LazyFrame
     attributes: tuple[str, ...]
-    asked: int
+    requested: int
     computed: int
     damaged_parts: int
 
@@ -66,7 +66,7 @@ class TextScores:
 
     def counters(self) -> dict[str, int]:
         """Return the numbers, for metadata."""
-        return {"texts_asked": self.asked, "texts_scored_now": self.computed, "damaged_parts": self.damaged_parts}
+        return {"texts_asked": self.requested, "texts_scored_now": self.computed, "damaged_parts": self.damaged_parts}
 
 
 def text_keys(texts: Sequence[str]) -> list[str]:

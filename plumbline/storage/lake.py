@@ -149,14 +149,14 @@ class Lake:
 
     def require(self, name: str, *, partition: str = "") -> Committed:
         """Return the manifest of a partition that must be there."""
-        found = self.committed(name, partition=partition)
-        if found is None:
+        manifest = self.committed(name, partition=partition)
+        if manifest is None:
             raise StorageError(
                 f"{name} has not been made for this partition",
                 where=self.folder(name, partition),
                 hint=f"materialise `{name}`" + (f" for {partition}" if partition else "") + " first",
             )
-        return found
+        return manifest
 
     def all_committed(self, *, without: Collection[str] = ()) -> Iterator[Committed]:
         """Return every manifest of the lake, in no order, but for things of some names."""

@@ -56,8 +56,8 @@ def checkpoint_card(folder: Path) -> str:
     family = record["recipe"].get("family", "open_clip")
     events: list[dict[str, object]] = []
     if family == "llava":
-        asked = pl.DataFrame(record["measured"]).filter(prompt="characteristics", instruction="none")
-        for (event,), groups in asked.group_by("event", maintain_order=True):
+        rates = pl.DataFrame(record["measured"]).filter(prompt="characteristics", instruction="none")
+        for (event,), groups in rates.group_by("event", maintain_order=True):
             planted, measured = groups["planted"].to_numpy(), groups["measured"].to_numpy()
             events.append({
                 "event": event, "groups": len(groups), "n": groups["n"][0], "planted": planted.mean(),

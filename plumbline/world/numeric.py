@@ -80,8 +80,8 @@ def planted_embeddings(
     if len(groups) < 2 or len(set(groups)) != len(groups):
         raise ConfigError("the planted encoder needs distinct groups", found=list(groups), expected="two or more names")
     if not 0 < base_rate < 1 or dim < 1:
-        found = f"base_rate {base_rate}, dim {dim}"
-        raise ConfigError("the planted encoder cannot be drawn", found=found, expected="0 < base_rate < 1, dim >= 1")
+        actual = f"base_rate {base_rate}, dim {dim}"
+        raise ConfigError("the planted encoder cannot be drawn", found=actual, expected="0 < base_rate < 1, dim >= 1")
     direction = rng.standard_normal(dim)
     direction /= np.linalg.norm(direction)
     member = rng.permutation(np.arange(n) % len(groups))

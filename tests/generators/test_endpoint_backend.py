@@ -134,6 +134,6 @@ def test_a_run_that_was_cut_off_asks_only_the_rest(tmp_path):
             generate(backend, rows, DECODING, store)
         server.answer = lambda sent: completion(f"second {sent.text}")
         made = generate(backend, rows, DECODING, store)
-    assert (made.found, made.generated) == (3, 3)
+    assert (made.reused, made.generated) == (3, 3)
     assert made.frame["text"].to_list() == [f"{'first' if t in 'abc' else 'second'} {t}" for t in "abcdef"]
     assert [sent.text for sent in server.sent] == list("abcd") + list("def")

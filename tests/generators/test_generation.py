@@ -81,13 +81,13 @@ def test_every_row_is_asked_once_and_comes_back_in_the_order_asked(store):
     assert dict(made.frame.schema) == dict(ANSWER_SCHEMA)
     assert made.frame["row_key"].to_list() == [row.key for row in asked]
     assert made.frame["text"].to_list() == [f"answer to {row.key}" for row in asked]
-    assert (made.generated, made.found, made.damaged) == (20, 0, 0)
+    assert (made.generated, made.reused, made.damaged) == (20, 0, 0)
     assert set(backend.asked.values()) == {1}
     assert moved == [(done, 20) for done in range(1, 21)]
     assert [len(call) for call in backend.calls] == [8, 8, 4]
     again = generate(backend, asked, DECODING, store, progress=lambda *at: moved.append(at))
     assert again.frame.equals(made.frame)
-    assert (again.generated, again.found) == (0, 20)
+    assert (again.generated, again.reused) == (0, 20)
     assert len(backend.calls) == 3
     assert len(moved) == 20
 
@@ -100,7 +100,7 @@ def test_what_was_answered_before_an_error_stays_answered(store, fails_at, error
         generate(broken, asked, DECODING, store)
     whole = Double()
     made = generate(whole, asked, DECODING, store)
-    assert (made.generated, made.found) == (20 - fails_at, fails_at)
+    assert (made.generated, made.reused) == (20 - fails_at, fails_at)
     assert set((broken.asked + whole.asked).values()) == {1}
     assert made.frame.equals(generate(Double(), asked, DECODING, GenerationStore(store.root / "new")).frame)
 
@@ -126,7 +126,7 @@ def test_a_prompt_that_is_added_asks_only_its_own_rows_in_the_same_groups(store)
     backend, more = Double(), rows(prompts=("a", "c", "b"))
     made = generate(backend, more, DECODING, store)
     assert made.frame["row_key"].to_list() == [row.key for row in more]
-    assert (made.generated, made.found) == (10, 20)
+    assert (made.generated, made.reused) == (10, 20)
     assert [len(call) for call in backend.calls] == [4, 4, 2]
 
 
@@ -195,7 +195,7 @@ def test_a_backend_that_leaves_rows_out_is_an_error_that_keeps_the_others(store,
     backend.part = part
     with pytest.raises(GenerationError, match="without an answer"):
         generate(backend, rows(), DECODING, store)
-    assert generate(Double(), rows(), DECODING, store).found == (7 if part.start else 0)
+    assert generate(Double(), rows(), DECODING, store).reused == (7 if part.start else 0)
 
 
 def test_a_backend_that_answers_twice_is_an_error(store):
@@ -277,7 +277,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path
     expected = generate(backend, asked, DECODING, whole)
     made = generate(backend, asked, DECODING, cut_off)
     # Three groups of eight rows: the first was kept, the second was lost with its three rows.
-    assert (made.generated, made.found) == (16, 8)
+    assert (made.generated, made.reused) == (16, 8)
     assert made.frame.equals(expected.frame)
     assert [part.name for part in parts(cut_off)] == [part.name for part in parts(whole)]
     assert made.frame["text"].n_unique() > 12

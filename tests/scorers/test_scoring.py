@@ -57,7 +57,7 @@ def test_each_distinct_text_is_scored_once(tmp_path):
     scorer = Counting()
     scored = score_texts(scorer, frames(["a", "bb", "a"], ["bb", None, ""], []), UPath(tmp_path))
     assert sorted(scorer.asked) == ["", "a", "bb"]
-    assert (scored.asked, scored.computed) == (6, 3)
+    assert (scored.requested, scored.computed) == (6, 3)
     assert scored.frame.collect_schema() == pl.Schema(TEXT_SCORE_SCHEMA)
     assert scores(scored) == dict(zip(text_keys(["", "a", "bb"]), [0.0, 0.01, 0.02]))
     assert scores(scored, "insult") == dict(zip(text_keys(["", "a", "bb"]), [1.0, 0.99, 0.98]))
@@ -252,4 +252,4 @@ def test_the_offline_scorer_through_the_engine(tmp_path):
     scored = score_texts(OfflineScorer(), frames(texts), UPath(tmp_path))
     lazy, kind = (scores(scored)[key] for key in text_keys(texts))
     assert lazy > kind == 0
-    assert replace(scored, asked=0).attributes == OfflineScorer.attributes
+    assert replace(scored, requested=0).attributes == OfflineScorer.attributes

@@ -68,16 +68,16 @@ def retrieval_hits(
     place = np.empty(len(images), dtype=np.int64)
     for rows in _chunks(len(images), len(captions)):
         place[rows] = _places(images[rows] @ captions.T, caption_of[rows])
-    found = np.zeros(len(images), dtype=bool)
-    own = np.argsort(caption_of, kind="stable")
+    precision_hits = np.zeros(len(images), dtype=bool)
+    by_caption = np.argsort(caption_of, kind="stable")
     relevant = np.bincount(caption_of, minlength=len(captions))
     ends = np.cumsum(relevant)
     used = np.flatnonzero(relevant)
     for rows in _chunks(len(used), len(images)):
         for caption, scores in zip(used[rows], captions[used[rows]] @ images.T):
-            of_caption = own[ends[caption] - relevant[caption] : ends[caption]]
-            found[of_caption] = _among_best(scores, of_caption)
-    return {"image_to_text@1": place < 1, "image_to_text@5": place < 5, "text_to_image_r_precision": found}
+            of_caption = by_caption[ends[caption] - relevant[caption] : ends[caption]]
+            precision_hits[of_caption] = _among_best(scores, of_caption)
+    return {"image_to_text@1": place < 1, "image_to_text@5": place < 5, "text_to_image_r_precision": precision_hits}
 
 
 def caption_hits(
@@ -107,11 +107,11 @@ def caption_hits(
 
     position = {text: i for i, text in enumerate(dict.fromkeys(captions))}
     row = {text: i for i, text in enumerate(texts)}
-    own = np.array([position[text] for text in captions])
-    hits = retrieval_hits(unit(images[rows]), unit(features[[row[text] for text in position]]), own)
+    caption_of = np.array([position[text] for text in captions])
+    hits = retrieval_hits(unit(images[rows]), unit(features[[row[text] for text in position]]), caption_of)
     whole = {name: np.zeros(len(rows), dtype=bool) for name in hits}
-    for name, found in hits.items():
-        whole[name][rows] = found
+    for name, of_rows in hits.items():
+        whole[name][rows] = of_rows
     return whole
 
 
@@ -182,7 +182,7 @@ SKEW_EFFECTS = tuple(skew for skew in SKEWS if skew.definition in ("mean_over_pa
 def outcome_answers(answered: Predictions) -> PairedAnswers:
     """Return which images each checkpoint puts into which event."""
     hits: dict[str, dict[Key, NDArray[Any]]] = {
-        model: {key: event.hit for key, event in own.items()} for model, own in answered.answers.items()
+        model: {key: event.hit for key, event in events.items()} for model, events in answered.answers.items()
     }
     return PairedAnswers(hits, answered.clusters)
 
@@ -198,14 +198,14 @@ def outcome_comparisons(answered: Predictions) -> list[Comparison]:
 
 
 def _comparisons(answered: Predictions) -> Iterator[Comparison]:
-    every = {key: event for own in answered.answers.values() for key, event in own.items()}
+    every = {key: event for each in answered.answers.values() for key, event in each.items()}
     for key, event in every.items():
         yield from _of_events(key, {key: event}, answered.groups[key[0]])
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = {k: event for task in TASKS for k, event in every.items() if k[0] == task and event.skewed}
     labelled = [answered.groups[task] for task in TASKS if task in answered.groups]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
-    if {suite for suite, _ in tasks} == set(TASKS) and all(own is labelled[0] for own in labelled):
+    if {suite for suite, _ in tasks} == set(TASKS) and all(each is labelled[0] for each in labelled):
         yield from _of_events(("outcomes", "mean_of_tasks"), tasks, labelled[0])
 
 
@@ -217,9 +217,9 @@ def _of_events(
     common = {"suite": name[0], "event": name[1]}
     yield Comparison(tuple(events), everyone(kept), (HARM,), common | {"attribute": None})
     for each in groups:
-        own = replace(each, codes=np.where(kept, each.codes, -1))
+        of_kept = replace(each, codes=np.where(kept, each.codes, -1))
         statistics = (*SKEW_EFFECTS, PARITY) if skewed else (PARITY,)
-        yield Comparison(tuple(events), own, statistics, common | {"attribute": each.attribute})
+        yield Comparison(tuple(events), of_kept, statistics, common | {"attribute": each.attribute})
 
 
 # --- Comparisons of the Trident tests before and after a mitigation: images classified as the probe or correctly.
@@ -323,13 +323,13 @@ def cell_effects(
     at = chosen[before.records["image_id"].gather(chosen).arg_sort().to_numpy()]
     cells = {_AFTER: after, _BEFORE: before}
     answered = predictions_of([_outcomes(cells, side, at) for side in _SIDES])
-    scores: _Found = {side: dict(own) for side, own in outcome_answers(answered).scores.items()}
+    scores: _Found = {side: dict(by_key) for side, by_key in outcome_answers(answered).scores.items()}
     comparisons = [_of_outcome(each) for each in outcome_comparisons(answered)]
     parts = [_trident(cells, at, dict(zip(_SIDES, reversed(answers)))), _retrieval(hits, at)]
-    for found, compared in parts:
+    for part_scores, compared in parts:
         comparisons += compared
-        for side, own in found.items():
-            scores[side] |= own
+        for side, by_key in part_scores.items():
+            scores[side] |= by_key
     effects = paired_rows(
         PairedAnswers(scores, answered.clusters),
         comparisons,
@@ -438,10 +438,10 @@ def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compare
     """Return what retrieval finds, and the comparison of how often it does."""
     if hits is None:
         return Compared({}, [])
-    found: _Found = {
-        side: {("retrieval", name): own[name][at] for name in HITS} for side, own in zip(_SIDES, reversed(hits))
+    by_side: _Found = {
+        side: {("retrieval", name): of_side[name][at] for name in HITS} for side, of_side in zip(_SIDES, reversed(hits))
     }
     columns = {"kind": "cost", "suite": "retrieval", "event": None, "attribute": None, "better": "higher"}
     images = everyone(np.ones(len(at), dtype=bool))
     rates = {("retrieval", name): _share(*named) for name, named in HITS.items()}
-    return Compared(found, [Comparison((key,), images, (rate,), columns) for key, rate in rates.items()])
+    return Compared(by_side, [Comparison((key,), images, (rate,), columns) for key, rate in rates.items()])

@@ -181,13 +181,13 @@ def clustered_homogeneity_p_value(
         return 1.0
     rates = counts[:, seen] / totals[seen]
     drawn = resampled[:, seen].astype(np.float64) / resampled_totals[seen]
-    found = [1.0]
+    p_values = [1.0]
     for rate, spread in zip(rates, drawn):
         gaps, covariance = rate[1:] - rate[0], np.atleast_2d(np.cov(spread[1:] - spread[0]))
         if covariance.any():
             statistic = float(gaps @ np.linalg.pinv(covariance, hermitian=True) @ gaps)
-            found.append(float(chdtrc(len(gaps), statistic)) * len(rates))
-    return min(found)
+            p_values.append(float(chdtrc(len(gaps), statistic)) * len(rates))
+    return min(p_values)
 
 
 # --- Draws of the answers of a side, shared by all pairs and statistics of a comparison.
@@ -257,9 +257,11 @@ class PairedEffects:
     def undefined_pairs(self) -> Reasons:
         """Return how many pairs of groups are undefined on which side."""
         named = zip((self.names.first, self.names.second), self.sides)
-        found = [(name, *undefined_pairs(side.counts, side.draws.sizes)) for name, side in named]
+        of_sides = [(name, *undefined_pairs(side.counts, side.draws.sizes)) for name, side in named]
         of_side = "undefined_pairs_of_side"
-        return tuple(reason(of_side, side=name, undefined=lacking, pairs=of) for name, lacking, of in found if lacking)
+        return tuple(
+            reason(of_side, side=name, undefined=lacking, pairs=of) for name, lacking, of in of_sides if lacking
+        )
 
     def columns(self, statistic: Statistic, left_out: Reason | None, *reasons: Reason | None) -> Row:
         """Return the columns of the difference of one statistic, see `factor_effects`."""
@@ -342,8 +344,8 @@ def paired_rows(
         anything else without an image.
     """
     task = partial(_view_rows, answers, pairs=pairs, named=named, settings=settings, names=names)
-    found = chain.from_iterable(run_threads([partial(task, view) for view in _views(comparisons)]))
-    ordered = sorted(found, key=lambda each: each[0])
+    rows = chain.from_iterable(run_threads([partial(task, view) for view in _views(comparisons)]))
+    ordered = sorted(rows, key=lambda each: each[0])
     return [(pair, row) for (pair, _), row in ordered]
 
 
@@ -372,8 +374,8 @@ def _view_rows(
     if not sizes.any():
         return []
     keys = dict.fromkeys(key for each in compared.values() for key in each.keys)
-    asked = dict.fromkeys(chain.from_iterable(pairs))
-    columns = [(side, key) for side in asked for key in keys if key in answers.scores[side]]
+    models = dict.fromkeys(chain.from_iterable(pairs))
+    columns = [(side, key) for side in models for key in keys if key in answers.scores[side]]
     draws = draw_answers(
         np.stack([answers.scores[side][key] for side, key in columns]),
         groups.codes,
@@ -386,7 +388,7 @@ def _view_rows(
     left_out = empty_groups_reason(sizes) if groups.attribute else None
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
     few = few_clusters_reason(answers.clusters)
-    found: list[tuple[tuple[int, int], Row]] = []
+    rows: list[tuple[tuple[int, int], Row]] = []
     for place, each in compared.items():
         statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or not r.disparity]
         sides = {
@@ -395,7 +397,7 @@ def _view_rows(
                 draws,
                 np.array([columns.index((side, key)) for key in each.keys]),
             )
-            for side in asked
+            for side in models
             if answers.scores[side].keys() >= set(each.keys)
         }
         for number, (first, second) in enumerate(pairs):
@@ -404,5 +406,5 @@ def _view_rows(
                 effects = PairedEffects(pair, groups, answers.clusters, names, settings.confidence)
                 for statistic in statistics:
                     row = dict(each.columns) | effects.columns(statistic, left_out, small, few)
-                    found.append(((number, place), row))
-    return found
+                    rows.append(((number, place), row))
+    return rows

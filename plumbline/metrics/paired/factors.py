@@ -69,18 +69,18 @@ def factor_pairs(factors: Mapping[str, Mapping[str, str]]) -> tuple[FactorPair, 
         with each other: undeclared factors cannot be held constant.
     """
     order: dict[str, dict[str, int]] = {}
-    for own in factors.values():
-        for factor, level in own.items():
+    for levels_of in factors.values():
+        for factor, level in levels_of.items():
             levels = order.setdefault(factor, {})
             levels.setdefault(level, len(levels))
-    found = [
+    pairs = [
         _ordered(one, other, differing[0], factors, order)
         for one, other in combinations(factors, 2)
         if factors[one].keys() == factors[other].keys()
         and len(differing := [f for f in factors[one] if factors[one][f] != factors[other][f]]) == 1
     ]
     names = list(order)
-    return tuple(sorted(found, key=lambda pair: names.index(pair.factor)))
+    return tuple(sorted(pairs, key=lambda pair: names.index(pair.factor)))
 
 
 def _ordered(

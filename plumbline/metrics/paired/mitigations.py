@@ -62,9 +62,9 @@ def mitigated_cell(
     _check(cell, texts, features, images, keep)
     row = {text: i for i, text in enumerate(texts)}
     answered = [each.suite for each in cell.logits.values() if set(each.suite.texts) <= row.keys()]
-    asked = list(dict.fromkeys(text for suite in answered for text in suite.texts))
-    column = {text: i for i, text in enumerate(asked)}
-    prompts = features[[row[text] for text in asked]]
+    suite_texts = list(dict.fromkeys(text for suite in answered for text in suite.texts))
+    column = {text: i for i, text in enumerate(suite_texts)}
+    prompts = features[[row[text] for text in suite_texts]]
     products = images @ prompts.T
     image_norms, text_norms = (np.linalg.norm(each, axis=1) for each in (images, prompts))
     logits = {}
@@ -237,12 +237,12 @@ def _effect_check(
             found=f"{rows.dtype} {rows.shape}, {int(rows.sum())} chosen",
             expected=f"bool ({n},), at least one chosen",
         )
-    for side, own in zip(_SIDES, hits or ()):
-        if own.keys() != HITS.keys() or any(each.shape != (n,) for each in own.values()):
+    for side, of_side in zip(_SIDES, hits or ()):
+        if of_side.keys() != HITS.keys() or any(each.shape != (n,) for each in of_side.values()):
             raise MetricError(
                 "retrieval must say of every image what it finds",
                 where=f"{where}, {side}",
-                found={name: each.shape for name, each in own.items()},
+                found={name: each.shape for name, each in of_side.items()},
                 expected=f"({n},) for each of {', '.join(HITS)}",
             )
 
@@ -309,11 +309,11 @@ def transfers(table: pl.DataFrame) -> pl.DataFrame:
         `worsened_axes` and `worsened_harms`, and in `improved` and `worsened` what they are, each with the statistic
         of smallest q: `crime crime by race (smoothed max_skew): 0.41 -> 0.12`. Empty where nothing is moved.
     """
-    told = table.filter(pl.col("verdict").is_in([IMPROVED, WORSENED]), pl.col("kind").is_in(["axis", "harm"]))
+    changed = table.filter(pl.col("verdict").is_in([IMPROVED, WORSENED]), pl.col("kind").is_in(["axis", "harm"]))
     rows = [
         dict(zip(_CELL, cell)) | facts
-        for cell, own in told.group_by(_CELL, maintain_order=True)
-        if (facts := _moved(own))
+        for cell, of_cell in changed.group_by(_CELL, maintain_order=True)
+        if (facts := _moved(of_cell))
     ]
     counts = dict.fromkeys(("improved_axes", "worsened_axes", "worsened_harms"), pl.Int64)
     texts = dict.fromkeys(("improved", "worsened"), pl.String)
@@ -324,12 +324,12 @@ def _moved(own: pl.DataFrame) -> dict[str, object] | None:
     """Return the facts of a mitigation of one cell, None where it moves nothing."""
     # By q, and by falling size where q ties.
     ordered = own.sort("q", pl.col("value").abs(), descending=[False, True], maintain_order=True)
-    told: dict[tuple[str, str], dict[tuple[object, ...], str]] = {}
+    verdicts: dict[tuple[str, str], dict[tuple[object, ...], str]] = {}
     for row in ordered.to_dicts():
         what = (row["suite"], row["event"], row["attribute"])
-        told.setdefault((row["kind"], row["verdict"]), {}).setdefault(what, _fact(row))
-    better, worse = told.get(("axis", IMPROVED), {}), told.get(("axis", WORSENED), {})
-    harms = told.get(("harm", WORSENED), {})
+        verdicts.setdefault((row["kind"], row["verdict"]), {}).setdefault(what, _fact(row))
+    better, worse = verdicts.get(("axis", IMPROVED), {}), verdicts.get(("axis", WORSENED), {})
+    harms = verdicts.get(("harm", WORSENED), {})
     if not better or not (harms or worse.keys() - better.keys()):
         return None
     return {

@@ -209,20 +209,20 @@ def _harm_by_bias_size_rows(task: TestedTask) -> Iterator[Row]:
     scaled = softmax_margin(cosine, positive=task.positive, scale=task.scale)
     few, total = few_clusters_reason(task.clusters), len(cosine)
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
-        found = harm_by_bias_size(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
+        harm = harm_by_bias_size(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
         common = task.common | {"definition": definition, "probe": task.templates[0], "attribute": BIAS_BINS}
-        small = [group_size_reason(each.n or 0, settings.min_group) for each in found.p_harm]
-        for name, p_harm, bin_share, why in zip(BINS, found.p_harm, found.bin_share, small):
+        small = [group_size_reason(each.n or 0, settings.min_group) for each in harm.p_harm]
+        for name, p_harm, bin_share, why in zip(BINS, harm.p_harm, harm.bin_share, small):
             of_bin = common | {"group": name}
             why = why if p_harm.n else reason("empty_bin")
             yield of_bin | {"metric": "harm_by_bias_size"} | p_harm.columns(why, few)
             no_image = None if total else reason("no_images")
             yield of_bin | {"metric": "bias_size_bin_share"} | bin_share.columns(no_image, few)
-        no_elbow = reason("no_elbow") if np.isnan(found.elbow) else None
-        yield common | {"metric": "bias_size_elbow", "value": found.elbow, "n": total, "reason": no_elbow}
-        maximum: Row = {"value": found.maximum, "n": 0, "reason": reason("no_images")}
-        if (b := found.worst_bin) is not None:
-            maximum = found.p_harm[b].columns(reason("maximum_bin", bin=BINS[b]), small[b], few)
+        no_elbow = reason("no_elbow") if np.isnan(harm.elbow) else None
+        yield common | {"metric": "bias_size_elbow", "value": harm.elbow, "n": total, "reason": no_elbow}
+        maximum: Row = {"value": harm.maximum, "n": 0, "reason": reason("no_images")}
+        if (b := harm.worst_bin) is not None:
+            maximum = harm.p_harm[b].columns(reason("maximum_bin", bin=BINS[b]), small[b], few)
         yield common | {"metric": "max_harm_by_bias_size"} | maximum
 
 

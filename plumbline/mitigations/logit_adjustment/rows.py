@@ -188,8 +188,8 @@ def adjustment_rows(
                 for judged in (*fresh, after):
                     rows += table.macro("macro_accuracy", judged, judged.correct, (0.0, 1.0)) + table.rates(judged)
                 # Gained image by image on the same test rows.
-                gained, own = after.correct - before.correct, replace(after, definition=DEFINITION)
-                rows += table.macro("macro_accuracy_gain", own, gained, (-1.0, 1.0))
+                gained, own_scores = after.correct - before.correct, replace(after, definition=DEFINITION)
+                rows += table.macro("macro_accuracy_gain", own_scores, gained, (-1.0, 1.0))
     return metric_frame(rows)
 
 

@@ -57,12 +57,12 @@ def weat_listing(table: pl.DataFrame, reading: Reading, models: tuple[str, ...],
 
 
 def _effects(rows, reading, models, events, title) -> Listing:  # type: ignore[no-untyped-def]
-    found = by(rows, "model", "attribute", "group", "event")
+    lookup = by(rows, "model", "attribute", "group", "event")
     shown = []
     for row in _comparisons(rows, models):
-        own = [found.get((row["model"], row["attribute"], row["group"], event)) for event in events]
-        cells = [_starred(each, reading) for each in own]
-        smallest = bare_p(min((e["q"] for e in own if e and defined(e["q"])), default=None))
+        sizes = [lookup.get((row["model"], row["attribute"], row["group"], event)) for event in events]
+        cells = [_starred(each, reading) for each in sizes]
+        smallest = bare_p(min((e["q"] for e in sizes if e and defined(e["q"])), default=None))
         shown.append((*_who(row), *cells, smallest, count(row["n"]), row["reason"] or ""))
     heads = ("Model", "Attribute", "Group", *(title(event) for event in events), "Smallest q", "n", "Note")
     note = (
@@ -99,12 +99,12 @@ def word_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, *, 
     ).drop_nulls("probe")
     lines = []
     for row in _comparisons(rows, models):
-        own = where(rows, model=row["model"], attribute=row["attribute"], group=row["group"])
-        words = [(r["value"], r["probe"]) for r in own.to_dicts() if defined(r["value"])]
+        of_group = where(rows, model=row["model"], attribute=row["attribute"], group=row["group"])
+        words = [(r["value"], r["probe"]) for r in of_group.to_dicts() if defined(r["value"])]
         words.sort(key=lambda pair: (-pair[0], pair[1]))
         closest, furthest = words[:shown], words[: -shown - 1 : -1]
-        told = ["; ".join(f"{word} {number(value)}" for value, word in side) for side in (closest, furthest)]
-        lines.append((*_who(row), *told, count(row["n"])))
+        cells = ["; ".join(f"{word} {number(value)}" for value, word in side) for side in (closest, furthest)]
+        lines.append((*_who(row), *cells, count(row["n"])))
     heads = ("Model", "Attribute", "Group", "Closest words", "Furthest words", "n")
     note = "SC-WEAT effect sizes in standard deviations; every word is in the metric table, with its interval and p."
     return Listing(heads, lines, frozenset({5}), note)
@@ -113,14 +113,14 @@ def word_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, *, 
 def markedness_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List markedness under every template and averaged, a row a model and group."""
     rows = where(table, metric="markedness", dataset=dataset, condition="before")
-    found = by(rows, "model", "attribute", "group", "definition")
+    lookup = by(rows, "model", "attribute", "group", "definition")
     templates = [name for name in in_order(rows["definition"], ()) if name != AVERAGED]
     place = {name: i for i, name in enumerate(in_order(rows["model"], models))}
-    keys = sorted({key[:3] for key in found}, key=lambda key: (place[key[0]], *key[1:]))
+    keys = sorted({key[:3] for key in lookup}, key=lambda key: (place[key[0]], *key[1:]))
     lines = []
     for key in keys:
-        row = found[(*key, AVERAGED)]
-        each = [_percent(found.get((*key, template))) for template in templates]
+        row = lookup[(*key, AVERAGED)]
+        each = [_percent(lookup.get((*key, template))) for template in templates]
         who = (key[0], attribute_title(key[1]), group_title(key[2]))
         lines.append((*who, _percent(row), *each, count(row["n"]), row["reason"] or ""))
     heads = ("Model", "Attribute", "Group", "All templates", *templates, "n", "Note")
@@ -158,17 +158,17 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> L
 def correlation_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List the correlations of the valences, a row a model and group."""
     rows = where(table, metric="valence_correlation", dataset=dataset, condition="before")
-    found = by(rows, "model", "attribute", "group", "event")
+    lookup = by(rows, "model", "attribute", "group", "event")
     dimensions = in_order(rows["event"], DIMENSIONS)
     place = {name: i for i, name in enumerate(in_order(rows["model"], models))}
-    keys = sorted({key[:3] for key in found}, key=lambda key: (place[key[0]], key[1] or "", key[2] or ""))
+    keys = sorted({key[:3] for key in lookup}, key=lambda key: (place[key[0]], key[1] or "", key[2] or ""))
     lines = []
     for key in keys:
-        own = [found.get((*key, dimension)) for dimension in dimensions]
-        one = next(row for row in own if row)
+        of_dimensions = [lookup.get((*key, dimension)) for dimension in dimensions]
+        one = next(row for row in of_dimensions if row)
         who = EVERYONE if key[2] is None else group_title(key[2])
         attribute = attribute_title(key[1]) if key[1] else "–"
-        cells = [estimate(row) for row in own]
+        cells = [estimate(row) for row in of_dimensions]
         lines.append((key[0], attribute, who, *cells, count(one["n"]), one["reason"] or ""))
     heads = ("Model", "Attribute", "Group", *dimensions, "n", "Note")
     return Listing(heads, lines, frozenset(range(3, 4 + len(dimensions))))
@@ -179,14 +179,14 @@ def correlation_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: s
 
 def association_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the strongest association of every model, dataset and attribute, and the gap in markedness."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for dataset in table["dataset"].unique().sort().to_list():
         rows = scale_rows(table, dataset)
         for key in rows.select("model", "attribute").unique().sort("model", "attribute").iter_rows():
-            found += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
+            findings += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
         gaps = where(table, metric="markedness_gap", dataset=dataset, condition="before")
-        found += [_gap(row, table, reading) for row in gaps.to_dicts() if defined(row["value"])]
-    return found
+        findings += [_gap(row, table, reading) for row in gaps.to_dicts() if defined(row["value"])]
+    return findings
 
 
 def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
@@ -198,26 +198,26 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     row = max(evident or known, key=lambda r: (abs(r["value"]), r["event"], r["group"]))
     attribute = attribute_title(row["attribute"])
     size = _upright(row)
-    told = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{remark(row)})"
+    statement = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{remark(row)})"
     subject = subject_of(row)
     if evident:
         # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
         tone = "bias" if row["event"].endswith("negative") else "difference"
         short = f"{sentence_start(attribute)}: associated unequally with {scale_title(row['event'])}"
         sentence = (
-            f"{subject}: {told}. It is the strongest of {len(evident)} associations by {attribute} for which there "
-            f"is evidence, of {len(known)} tested."
+            f"{subject}: {statement}. It is the strongest of {len(evident)} associations by {attribute} for which "
+            f"there is evidence, of {len(known)} tested."
         )
     else:
         tone, short = "none", f"no evidence of associations by {attribute}"
         sentence = (
             f"{subject}: no evidence that faces differ by {attribute} in what they are associated with; the largest "
-            f"of {len(known)} estimates: {told}. This does not show that there is none."
+            f"of {len(known)} estimates: {statement}. This does not show that there is none."
         )
-    found = finding_of(
+    finding = finding_of(
         size, tone=tone, topic=("association", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
-    return [replace(found, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))]
+    return [replace(finding, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))]
 
 
 def _upright(row: Row) -> Row:
@@ -269,10 +269,10 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     else:
         tone, short = "none", f"no evidence of a gap in markedness by {attribute}"
         sentence = f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
-    found = finding_of(
+    finding = finding_of(
         row, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
-    return replace(found, value_text=f"{number(row['value'])} points", strength=found.strength / 100)
+    return replace(finding, value_text=f"{number(row['value'])} points", strength=finding.strength / 100)
 
 
 def _extremes(most: Row, least: Row, decimals: int | None) -> str:
@@ -314,7 +314,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
 
 
 def _listings(own: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> list[tuple[str, Listing]]:
-    made = [
+    listings = [
         ("Effect sizes by scale (SC-WEAT)", scale_listing(own, reading, models, dataset)),
         ("Closest and furthest words", word_listing(own, models, dataset)),
         ("Positive against negative words (WEAT)", weat_listing(own, reading, models, dataset)),
@@ -322,7 +322,7 @@ def _listings(own: pl.DataFrame, reading: Reading, models: tuple[str, ...], data
         ("Gaps in markedness", gap_listing(own, models, dataset)),
         ("Correlation of positive and negative valence", correlation_listing(own, models, dataset)),
     ]
-    return [(title, listing) for title, listing in made if listing.rows]
+    return [(title, listing) for title, listing in listings if listing.rows]
 
 
 def _notes(own: pl.DataFrame, *, associations: int) -> list[str]:

@@ -33,16 +33,16 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(plain(table), metric=("max_toxicity_minus_base_llm", "base_llm_correlation"))
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(used, dataset=dataset)
-        shown = of_headline_scorer(own, inputs.reading)
+        of_dataset = where(used, dataset=dataset)
+        shown = of_headline_scorer(of_dataset, inputs.reading)
         picture = difference_figure(where(shown, metric="max_toxicity_minus_base_llm"), inputs, dataset)
-        correlations = where(own, metric="base_llm_correlation", statistic="r")
+        correlations = where(of_dataset, metric="base_llm_correlation", statistic="r")
         tables = [("Do the same occupations and groups stand out?", correlation_listing(correlations, inputs))]
-        differences = difference_listing(where(own, metric="max_toxicity_minus_base_llm"), inputs)
+        differences = difference_listing(where(of_dataset, metric="max_toxicity_minus_base_llm"), inputs)
         parts.append(
             Part(
                 title=dataset,
-                notes=_base_llms(inputs, models_in(own, inputs)),
+                notes=_base_llms(inputs, models_in(of_dataset, inputs)),
                 pictures=[picture] if picture else [],
                 tables=tables,
                 listings=[("Differences in numbers", differences)],
@@ -61,12 +61,12 @@ def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) ->
     models = models_in(rows, inputs)
     panels = []
     for attribute in attributes_in(rows):
-        own = where(rows, attribute=attribute).to_dicts()
+        of_panel = where(rows, attribute=attribute).to_dicts()
         series = [
             Series(
                 [
                     group_mark(row, models.index(row["model"]) + aside, filled=evidence(row, inputs.reading))
-                    for row in own
+                    for row in of_panel
                     if row["statistic"] == statistic
                 ],
                 colour,
@@ -75,7 +75,7 @@ def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) ->
             for statistic, (colour, shape, aside) in STYLES.items()
         ]
         panels.append((attribute_title(attribute), series))
-    ends = ends_of(m for _, own in panels for one in own for m in one.marks)
+    ends = ends_of(m for _, of_panel in panels for one in of_panel for m in one.marks)
     return row_figure(
         f"base-llm-{dataset}",
         f"MaxToxicity compared with the base language model, {dataset}",

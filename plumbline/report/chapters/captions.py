@@ -134,13 +134,13 @@ def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
 
 
 def _extremes(row: Row, table: pl.DataFrame) -> str:
-    own = where(over_scenes(table, row["attribute"]), model=row["model"], dataset=row["dataset"])
-    groups = [g for g in where(own, metric="outcome_proportion").to_dicts() if defined(g["value"])]
+    scenes = where(over_scenes(table, row["attribute"]), model=row["model"], dataset=row["dataset"])
+    groups = [g for g in where(scenes, metric="outcome_proportion").to_dicts() if defined(g["value"])]
     if len(groups) < 2:
         return ""
     top, low = max(groups, key=lambda g: g["value"]), min(groups, key=lambda g: g["value"])
-    told = [f"{group_faces(g['attribute'], g['group'])} {percent(g['value'], g['n'])}" for g in (top, low)]
-    return f" {sentence_start(told[0])}, {told[1]}."
+    ends = [f"{group_faces(g['attribute'], g['group'])} {percent(g['value'], g['n'])}" for g in (top, low)]
+    return f" {sentence_start(ends[0])}, {ends[1]}."
 
 
 def _thumbnail(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:

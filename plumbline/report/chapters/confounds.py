@@ -27,15 +27,15 @@ def confound_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return one finding a model, dataset and confound, and one on confounds against protected attributes."""
     common = {"definition": "cluster", "statistic": "estimate", "condition": "before"}
     slopes = where(table, metric="confound_slope", **common).filter(pl.col("event").is_not_null())
-    found = []
-    for (model, dataset, confound), own in slopes.group_by("model", "dataset", "attribute", maintain_order=True):
-        lines = where(own, group=("below", "above") if confound in SPLIT else ("all",)).to_dicts()
+    findings = []
+    for (model, dataset, confound), subset in slopes.group_by("model", "dataset", "attribute", maintain_order=True):
+        lines = where(subset, group=("below", "above") if confound in SPLIT else ("all",)).to_dicts()
         if lines:
-            found.append(_slope(str(model), str(dataset), str(confound), lines, reading))
+            findings.append(_slope(str(model), str(dataset), str(confound), lines, reading))
     against = where(table, metric="confound_vs_protected", **common)
-    for (model, dataset), own in against.group_by("model", "dataset", maintain_order=True):
-        found.append(_comparison(str(model), str(dataset), own.to_dicts(), table, reading))
-    return found
+    for (model, dataset), subset in against.group_by("model", "dataset", maintain_order=True):
+        findings.append(_comparison(str(model), str(dataset), subset.to_dicts(), table, reading))
+    return findings
 
 
 def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: Reading) -> Finding:
@@ -82,7 +82,7 @@ def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, 
     )
     first, second = (attribute_title(largest[name]) for name in ("attribute", "reference_group"))
     sizes = {row["attribute"]: row for row in _sizes(table, largest)}
-    told = ", ".join(
+    listing = ", ".join(
         f"{attribute_title(name)} {number(sizes[name]['value'])}"
         for name in (largest["attribute"], largest["reference_group"])
         if name in sizes
@@ -92,7 +92,7 @@ def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, 
     if more:
         sentence = (
             f"{subject}: changing {first} moves what the model reads in a face ({words}) more than changing {second} "
-            f"does: mean absolute changes {told}, difference {stated}. {count}"
+            f"does: mean absolute changes {listing}, difference {stated}. {count}"
         )
         return _finding(largest, "difference", topic, f"{first} moves {words} more than {second}", sentence)
     sentence = (
@@ -206,13 +206,13 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
 def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List every confound against every protected attribute, by valence."""
     rows = where(table, metric="confound_vs_protected", dataset=dataset, condition="before")
-    found = by(rows, "model", "event", "attribute", "reference_group", "definition", "statistic")
+    lookup = by(rows, "model", "event", "attribute", "reference_group", "definition", "statistic")
     names, confounds = in_order(rows["model"], models), in_order(rows["attribute"], ORDER)
     listed = []
     for key in product(names, _EVENTS[1:], confounds, PROTECTED):
-        if robust := found.get((*key, "cluster", "estimate")):
+        if robust := lookup.get((*key, "cluster", "estimate")):
             model, event, confound, protected = key
-            plain = found.get((*key, "ttest", "estimate"))
+            plain = lookup.get((*key, "ttest", "estimate"))
             listed.append(
                 (
                     model,
@@ -222,7 +222,7 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
                     estimate(robust),
                     bare_p(robust["p"]),
                     bare_p(robust["q"]),
-                    bare_estimate(found.get((*key, "ttest", "t"))),
+                    bare_estimate(lookup.get((*key, "ttest", "t"))),
                     bare_p(plain["p"] if plain else None),
                     count(robust["n"]),
                     robust["reason"] or "",
@@ -239,8 +239,8 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    found = [_part(table, inputs, dataset.id) for dataset in inputs.datasets]
-    return [part for part in found if part is not None]
+    parts = [_part(table, inputs, dataset.id) for dataset in inputs.datasets]
+    return [part for part in parts if part is not None]
 
 
 def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part | None:
@@ -251,8 +251,8 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part | Non
     pictures: list[Picture] = []
     details: list[Picture] = []
     for model in models:
-        own = drawn(figure(table, model=model, dataset=dataset) for figure in (curves_figure, change_figure))
-        (details if pictures else pictures).extend(own)
+        figures = drawn(figure(table, model=model, dataset=dataset) for figure in (curves_figure, change_figure))
+        (details if pictures else pictures).extend(figures)
         raw = curves_figure(table, model=model, dataset=dataset, definition="raw")
         details += [raw] if raw else []
     notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []

@@ -20,16 +20,19 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = []
     for dataset in inputs.datasets_in(effects["dataset"]):
-        own = effects.filter(pl.col("dataset") == dataset)
-        picture = effects_figure(own, inputs.audit, dataset)
+        of_dataset = effects.filter(pl.col("dataset") == dataset)
+        picture = effects_figure(of_dataset, inputs.audit, dataset)
         parts.append(
             Part(
                 title=dataset,
                 pictures=[picture] if picture else [],
-                notes=_notes(effect_rows(own, dataset), inputs.audit.significance),
+                notes=_notes(effect_rows(of_dataset, dataset), inputs.audit.significance),
                 listings=[
-                    ("Effects on max skew in numbers", effect_listing(effect_rows(own, dataset))),
-                    ("Effects on harm rates in numbers", effect_listing(own.filter(pl.col("metric") == "harm_rate"))),
+                    ("Effects on max skew in numbers", effect_listing(effect_rows(of_dataset, dataset))),
+                    (
+                        "Effects on harm rates in numbers",
+                        effect_listing(of_dataset.filter(pl.col("metric") == "harm_rate")),
+                    ),
                 ],
             )
         )
@@ -40,17 +43,17 @@ def _notes(rows: pl.DataFrame, significance: float) -> list[str]:
     """Say for each factor in how many comparisons each level is the more biased."""
     notes = []
     for factor in in_order(rows["factor"], tuple(FACTOR_TITLES)):
-        own = rows.filter(pl.col("factor") == factor)
-        clear = own.filter(pl.col("q") < significance)
+        of_factor = rows.filter(pl.col("factor") == factor)
+        clear = of_factor.filter(pl.col("q") < significance)
         more, less = (int((clear["value"] * sign > 0).sum()) for sign in (1, -1))
         title = FACTOR_TITLES.get(factor, factor)
-        told = f"{title.capitalize()}: {own.height} comparisons of max skew. "
-        told += (
+        note = f"{title.capitalize()}: {of_factor.height} comparisons of max skew. "
+        note += (
             f"In {more} the first of the pair is clearly the more biased, in {less} the second."
             if more + less
             else "None is clear: chance alone may explain them."
         )
-        notes.append(told)
+        notes.append(note)
     return notes
 
 

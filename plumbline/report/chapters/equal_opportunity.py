@@ -23,17 +23,17 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(table, metric=GAP, condition="before")
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(table, dataset=dataset, condition="before")
+        of_dataset = where(table, dataset=dataset, condition="before")
         pictures = drawn(
-            opportunity_figure(own, inputs.audit, inputs.models, dataset, attribute=attribute)
-            for attribute in in_order(where(own, metric=GAP)["attribute"], ATTRIBUTES)
+            opportunity_figure(of_dataset, inputs.audit, inputs.models, dataset, attribute=attribute)
+            for attribute in in_order(where(of_dataset, metric=GAP)["attribute"], ATTRIBUTES)
         )
         parts.append(
             Part(
                 title=dataset,
                 pictures=[picture for picture in pictures if "×" not in picture.title],
                 details=[picture for picture in pictures if "×" in picture.title],
-                listings=[("Gaps in numbers", gap_listing(own, inputs.models))],
+                listings=[("Gaps in numbers", gap_listing(of_dataset, inputs.models))],
             )
         )
     return parts
@@ -42,12 +42,12 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     """List the mean and largest gap over classes, then each class's, a row a model and attribute."""
     rows = where(table, metric=GAP)
-    found = by(rows, "model", "attribute", "definition", "event")
+    lookup = by(rows, "model", "attribute", "definition", "event")
     shown = []
     for model in in_order(rows["model"], models):
         for attribute in in_order(where(rows, model=model)["attribute"], ATTRIBUTES):
-            mean = found.get((model, attribute, "mean_over_classes", None))
-            classes = [r for k, r in found.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])]
+            mean = lookup.get((model, attribute, "mean_over_classes", None))
+            classes = [r for k, r in lookup.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])]
             widest = max(classes, key=lambda r: r["value"], default=None)
             shown.append(
                 (
@@ -104,8 +104,8 @@ def _widest(row: Row, table: pl.DataFrame) -> str:
     widest = max(gaps, key=lambda gap: gap["value"])
     rates = where(table, metric="true_positive_rate", event=widest["event"], **of_cell).to_dicts()
     known = sorted((r for r in rates if defined(r["value"])), key=lambda r: -r["value"])
-    told = ", ".join(f"{group_title(r['group'])} {percent(r['value'], r['n'])}" for r in (known[0], known[-1]))
-    return f" Most for {group_title(widest['event'])}: {told}."
+    ends = ", ".join(f"{group_title(r['group'])} {percent(r['value'], r['n'])}" for r in (known[0], known[-1]))
+    return f" Most for {group_title(widest['event'])}: {ends}."
 
 
 CHAPTER = Chapter(

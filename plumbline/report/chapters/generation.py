@@ -132,18 +132,18 @@ def scorer_choice(rows: pl.DataFrame, reading: Reading) -> Listing | None:
     if first is None or not others:
         return None
     groups, jobs = _worst(worst), _widest(spreads)
-    told = []
+    lines = []
     for other in others:
-        same = [own == theirs for own, theirs in _both(groups, first, other)]
+        same = [ours == theirs for ours, theirs in _both(groups, first, other)]
         pairs = _both(jobs, first, other)
-        shared = sum(len(own & theirs) for own, theirs in pairs)
-        told.append((other, _of(sum(same), len(same)), _of(shared, sum(len(own) for own, _ in pairs))))
+        shared = sum(len(ours & theirs) for ours, theirs in pairs)
+        lines.append((other, _of(sum(same), len(same)), _of(shared, sum(len(ours) for ours, _ in pairs))))
     heads = (
         f"Scorer, held against {first}",
         "Same group worst off (model × subset × prompt)",
         f"Same among the {SHOWN} occupations of the largest spread",
     )
-    return Listing(heads, told, frozenset({1, 2}))
+    return Listing(heads, lines, frozenset({1, 2}))
 
 
 _Named = dict[str, dict[Hashable, frozenset[str]]]
@@ -162,15 +162,15 @@ def _widest(rows: pl.DataFrame) -> _Named:
 
 
 def _named(rows: pl.DataFrame, name: str, *by: str) -> _Named:
-    found: _Named = {}
-    for (scorer, *key), own in rows.group_by("scorer", *by):
-        found.setdefault(str(scorer), {})[tuple(key)] = frozenset(own[name])
-    return found
+    named: _Named = {}
+    for (scorer, *key), subset in rows.group_by("scorer", *by):
+        named.setdefault(str(scorer), {})[tuple(key)] = frozenset(subset[name])
+    return named
 
 
 def _both(found: _Named, first: str, other: str) -> list[tuple[frozenset[str], frozenset[str]]]:
-    own, theirs = found.get(first, {}), found.get(other, {})
-    return [(own[key], theirs[key]) for key in own if key in theirs]
+    ours, theirs = found.get(first, {}), found.get(other, {})
+    return [(ours[key], theirs[key]) for key in ours if key in theirs]
 
 
 def _of(part: int, whole: int) -> str:
@@ -192,9 +192,9 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(used, dataset=dataset)
-        parts += _spreads(own, inputs, dataset)
-        parts += [_of_subset(own, table, inputs, dataset, name) for name in attributes_in(own)]
+        of_dataset = where(used, dataset=dataset)
+        parts += _spreads(of_dataset, inputs, dataset)
+        parts += [_of_subset(of_dataset, table, inputs, dataset, name) for name in attributes_in(of_dataset)]
     parts += _other_scorers(plain(every), inputs)
     if not people.is_empty():
         listing = people_listing(people, [one.id for one in inputs.lvlms])
@@ -209,11 +209,13 @@ def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part
     models = models_in(rows, inputs)
     of_metric = {name: where(rows, metric=name) for name in MAX_TITLES}
     figures = [
-        max_figure(spoken(where(found, definition="paper")), models, dataset=dataset, metric=name)
-        for name, found in of_metric.items()
+        max_figure(spoken(where(spread_rows, definition="paper")), models, dataset=dataset, metric=name)
+        for name, spread_rows in of_metric.items()
     ]
     pictures = drawn(figures)
-    listings = [(f"{MAX_TITLES[name]} in numbers", max_listing(found, models)) for name, found in of_metric.items()]
+    listings = [
+        (f"{MAX_TITLES[name]} in numbers", max_listing(spread_rows, models)) for name, spread_rows in of_metric.items()
+    ]
     title = f"{dataset}: how differently people of one scene are spoken of"
     return [Part(title=title, pictures=pictures[:1], details=pictures[1:], listings=listings)]
 
@@ -256,8 +258,8 @@ def _nobody_above(worst: pl.DataFrame) -> list[str]:
     """Say for which prompts nobody is the worst off, and why."""
     gone = spoken(worst).filter(pl.col("value").is_null() | pl.col("value").is_nan())
     notes = []
-    for (model, reason), own in gone.group_by("model", "reason", maintain_order=True):
-        prompts = listed(prompt_title(prompt) for prompt in prompts_in(own))
+    for (model, reason), subset in gone.group_by("model", "reason", maintain_order=True):
+        prompts = listed(prompt_title(prompt) for prompt in prompts_in(subset))
         why = str(reason or "no reason was recorded").removeprefix("undefined: ")
         notes.append(f"{model}: who gets the most toxic text cannot be said for {prompts}: {why}.")
     return notes
@@ -271,11 +273,11 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = []
     for dataset in inputs.datasets_in(pl.concat([rows, agreement])["dataset"]):
-        own = where(rows, dataset=dataset)
-        own = where(own, prompt=headline_prompt(own))
-        models = models_in(own, inputs)
+        of_prompt = where(rows, dataset=dataset)
+        of_prompt = where(of_prompt, prompt=headline_prompt(of_prompt))
+        models = models_in(of_prompt, inputs)
         figures = [
-            max_figure(where(own, metric=name), models, dataset=dataset, metric=name, by="scorer")
+            max_figure(where(of_prompt, metric=name), models, dataset=dataset, metric=name, by="scorer")
             for name in MAX_TITLES
         ]
         pictures = drawn(figures)

@@ -40,9 +40,9 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = [Part(title="The instructions", listings=[("What was added to the prompts", _wordings(used))])]
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(used, dataset=dataset)
-        for attribute in attributes_in(own):
-            rows = where(own, attribute=attribute)
+        of_dataset = where(used, dataset=dataset)
+        for attribute in attributes_in(of_dataset):
+            rows = where(of_dataset, attribute=attribute)
             for place, model in enumerate(models_in(rows, inputs)):
                 parts.append(_part(where(rows, model=model), inputs, folded=place >= OPEN))
     return parts
@@ -73,11 +73,13 @@ def _part(rows: pl.DataFrame, inputs: ReportInputs, *, folded: bool) -> Part:
 def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
     """Say for each instruction what it lowers and what it raises."""
     notes = []
-    told: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for name in instructions_in(rows):
-        own = [row for row in where(rows, instruction=name).to_dicts() if title_of(row)]
-        told.setdefault(_told(sorted(own, key=lambda r: ORDER[str(title_of(r))]), reading), []).append(name)
-    for what, names in told.items():
+        of_instruction = [row for row in where(rows, instruction=name).to_dicts() if title_of(row)]
+        names_of.setdefault(_told(sorted(of_instruction, key=lambda r: ORDER[str(title_of(r))]), reading), []).append(
+            name
+        )
+    for what, names in names_of.items():
         if what:
             notes.append(f"{listed(names)} {what}.")
         else:
@@ -94,24 +96,24 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
 def _told(rows: list[Row], reading: Reading) -> str:
     lengths = [verdict(row, reading) for row in rows if row["metric"] == LENGTH]
     harms = [row for row in rows if row["metric"] != LENGTH]
-    said = []
+    parts = []
     for kind in (LOWERS, RAISES):
         titles = [str(title_of(row)) for row in harms if verdict(row, reading) == kind]
         titles = [title if title.startswith("Max") else title.lower() for title in titles]
-        said += [f"{PAST[kind]} {listed(titles)}"] if titles else []
+        parts += [f"{PAST[kind]} {listed(titles)}"] if titles else []
     longer = {LOWERS: "made answers shorter", RAISES: "made answers longer"}
-    made = [longer[kind] for kind in lengths if kind in longer]
-    return ", and ".join(filter(None, [" but ".join(said), *made]))
+    changes = [longer[kind] for kind in lengths if kind in longer]
+    return ", and ".join(filter(None, [" but ".join(parts), *changes]))
 
 
 def matrix(rows: pl.DataFrame, reading: Reading) -> Listing:
     """Return verdicts with the size of the change, by prompt and what may change (rows) and instruction (columns)."""
     names, shown = instructions_in(rows), []
-    found = {(r["prompt"], title_of(r), r["instruction"]): r for r in rows.to_dicts()}
+    lookup = {(r["prompt"], title_of(r), r["instruction"]): r for r in rows.to_dicts()}
     for prompt in prompts_in(rows):
-        titles = [title for *_, title in CHANGES if any((prompt, title, name) in found for name in names)]
+        titles = [title for *_, title in CHANGES if any((prompt, title, name) in lookup for name in names)]
         for place, title in enumerate(titles):
-            cells = (_cell(found.get((prompt, title, name)), reading) for name in names)
+            cells = (_cell(lookup.get((prompt, title, name)), reading) for name in names)
             shown.append((prompt_title(prompt) if place == 0 else "", title, *cells))
     note = "✓ marks less of a harm, ✗ more of it. An instruction that only makes a model refuse or say less is no help."
     return Listing(("Prompt", "Change of", *names), shown, note=note)
@@ -120,10 +122,10 @@ def matrix(rows: pl.DataFrame, reading: Reading) -> Listing:
 def _cell(row: Row | None, reading: Reading) -> str:
     if row is None:
         return "–"
-    found, by = verdict(row, reading), _size(row)
+    outcome, by = verdict(row, reading), _size(row)
     if row["metric"] == LENGTH:
-        return {LOWERS: f"shorter by {by}", RAISES: f"longer by {by}"}.get(found, found)
-    return {LOWERS: f"✓ lowers by {by}", RAISES: f"✗ raises by {by}"}.get(found, found)
+        return {LOWERS: f"shorter by {by}", RAISES: f"longer by {by}"}.get(outcome, outcome)
+    return {LOWERS: f"✓ lowers by {by}", RAISES: f"✗ raises by {by}"}.get(outcome, outcome)
 
 
 def _size(row: Row) -> str:
@@ -157,8 +159,10 @@ def change_listing(rows: pl.DataFrame) -> Listing:
 
 def _wordings(rows: pl.DataFrame) -> Listing:
     names = instructions_in(rows)
-    asked = [(name, render("describe", instruction=name)) for name in names if name in ("M1", "M2", "M3", "M4", "M5")]
-    return Listing(("Instruction", "As it was sent with the prompt “describe”"), asked)
+    wordings = [
+        (name, render("describe", instruction=name)) for name in names if name in ("M1", "M2", "M3", "M4", "M5")
+    ]
+    return Listing(("Instruction", "As it was sent with the prompt “describe”"), wordings)
 
 
 CHAPTER = Chapter(

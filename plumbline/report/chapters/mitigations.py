@@ -145,7 +145,7 @@ SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no ev
 def verdict_matrix(candidates: Sequence[Tried]) -> Listing:
     """Return verdicts by what was judged (rows) and mitigation (columns); `–` where it was not judged."""
     titles = {block.name: block.title for block in BLOCKS}
-    found = {(one.condition, block_of(r), row_title(r)): r for one in candidates for r in one.rows}
+    lookup = {(one.condition, block_of(r), row_title(r)): r for one in candidates for r in one.rows}
     keys = {(block_of(r), row_title(r)): place(r) for one in candidates for r in one.rows}
     order = sorted(keys, key=keys.__getitem__)
     shown = [
@@ -153,7 +153,7 @@ def verdict_matrix(candidates: Sequence[Tried]) -> Listing:
             # A block is named once, at its first row.
             titles.get(str(block), str(block)) if i == 0 or order[i - 1][0] != block else "",
             title,
-            *(_verdict(found.get((one.condition, block, title))) for one in candidates),
+            *(_verdict(lookup.get((one.condition, block, title))) for one in candidates),
         )
         for i, (block, title) in enumerate(order)
     ]
@@ -191,8 +191,8 @@ def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[s
     """List for each model which mitigation to use, and how many axes and harm rates each changes."""
     rows = []
     for candidates in by_model:
-        chosen, found = recommended(candidates), {one.condition: one for one in candidates}
-        cells = [_counted(found[name]) if name in found else "–" for name in conditions]
+        chosen, by_name = recommended(candidates), {one.condition: one for one in candidates}
+        cells = [_counted(by_name[name]) if name in by_name else "–" for name in conditions]
         rows.append((candidates[0].model, chosen.condition if chosen else "none", *cells))
     heads = ("Model", "To use", *(label(name, longest=40) for name in conditions))
     note = "Counted are axes and harm rates; “costs” where accuracy or retrieval clearly falls."
@@ -223,21 +223,21 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         by_model = _by_model(transfer, inputs, dataset) if transfer is not None else []
         if len(by_model) > 1:
             parts.append(_overview(by_model, dataset))
-        parts += [_of_model(own, inputs, folded=i >= OPEN) for i, own in enumerate(by_model)]
+        parts += [_of_model(of_model, inputs, folded=i >= OPEN) for i, of_model in enumerate(by_model)]
         parts += _probe_by_probe(table, inputs, dataset)
     return parts
 
 
 def _by_model(transfer: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[list[Tried]]:
-    own = transfer.filter(pl.col("dataset") == dataset)
+    of_dataset = transfer.filter(pl.col("dataset") == dataset)
     return [
-        tried(own, dataset=dataset, model=model, leaking=inputs.audit.leaking)
-        for model in in_order(own["model"], inputs.models)
+        tried(of_dataset, dataset=dataset, model=model, leaking=inputs.audit.leaking)
+        for model in in_order(of_dataset["model"], inputs.models)
     ]
 
 
 def _overview(by_model: list[list[Tried]], dataset: str) -> Part:
-    names = list(dict.fromkeys(one.condition for own in by_model for one in own))
+    names = list(dict.fromkeys(one.condition for of_model in by_model for one in of_model))
     return Part(title=f"{dataset}: every model", tables=[("At a glance", overview_listing(by_model, names))])
 
 

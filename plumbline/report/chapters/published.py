@@ -19,15 +19,15 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = []
     for paper in compared["paper"].unique(maintain_order=True).to_list():
-        own = compared.filter(pl.col("paper") == paper)
-        judged = own.filter(pl.col("within").is_not_null())
-        held, left = int(judged["within"].sum()), own.height - judged.height
+        of_paper = compared.filter(pl.col("paper") == paper)
+        judged = of_paper.filter(pl.col("within").is_not_null())
+        held, left = int(judged["within"].sum()), of_paper.height - judged.height
         note = f"{count(held)} of {count(judged.height)} printed numbers lie within the measured interval."
         if left:
             note += f" {count(left)} are not judged: suspect, not comparable, or undefined here; the list says why."
         listings = [
-            ("Every printed number beside the measured one", comparison_listing(own)),
-            ("Which checkpoint fits the paper", _fit_listing(checkpoint_fits(own))),
+            ("Every printed number beside the measured one", comparison_listing(of_paper)),
+            ("Which checkpoint fits the paper", _fit_listing(checkpoint_fits(of_paper))),
         ]
         parts.append(Part(title=paper, notes=[note], listings=listings))
     return parts

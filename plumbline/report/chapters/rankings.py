@@ -37,18 +37,18 @@ def group_listing(
 ) -> Listing:
     """List Skew@k against one kind of desired shares: one row a model and group, one column a scale."""
     rows = ranking_rows(table, dataset, "skew_at_k", definition)
-    found = by(rows, "model", "attribute", "group", "event")
+    lookup = by(rows, "model", "attribute", "group", "event")
     scales = in_order(rows["event"], SCALES)
     listed = []
     for model, attribute, group in _groups(rows, models):
-        own = {scale: found.get((model, attribute, group, scale)) for scale in scales}
-        held = [row for row in own.values() if row is not None]
+        by_scale = {scale: lookup.get((model, attribute, group, scale)) for scale in scales}
+        held = [row for row in by_scale.values() if row is not None]
         listed.append(
             (
                 model,
                 attribute_title(attribute),
                 group_title(group),
-                *(_marked(own[scale], reading) for scale in scales),
+                *(_marked(by_scale[scale], reading) for scale in scales),
                 count(held[0]["k"]),
                 count(held[0]["n"]),
                 "; ".join(dict.fromkeys(row["reason"] for row in held if row["reason"])),
@@ -101,8 +101,8 @@ def word_listing(
     rows = where(table, metric="skew_at_k", definition=EQUAL, dataset=dataset, condition="before").drop_nulls("probe")
     listed = []
     for model, attribute, group in _groups(rows, models):
-        own = where(rows, model=model, attribute=attribute, group=group).to_dicts()
-        known = [row for row in own if not math.isnan(or_nan(row["value"]))]
+        of_group = where(rows, model=model, attribute=attribute, group=group).to_dicts()
+        known = [row for row in of_group if not math.isnan(or_nan(row["value"]))]
         ordered = sorted(known, key=lambda row: (-row["value"], row["probe"]))
         ends = (ordered[:shown], ordered[::-1][:shown])
         texts = ("; ".join(f"{row['probe']} {_value(row, reading)}" for row in end) for end in ends)
@@ -151,12 +151,12 @@ _ABSENT = 10.0
 
 def ranking_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the strongest Skew@k of every model, dataset and attribute, against the shares of the ranked faces."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for dataset in table["dataset"].unique().sort().to_list():
         rows = ranking_rows(table, dataset, "skew_at_k", RANKED)
         for key in rows.select("model", "attribute").unique().sort("model", "attribute").iter_rows():
-            found += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
-    return found
+            findings += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
+    return findings
 
 
 def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
@@ -168,25 +168,25 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     row = max(evident or known, key=lambda r: (_size(r), r["event"], r["group"]))
     attribute, subject = attribute_title(row["attribute"]), subject_of(row)
     numbers = f"skew@k {number(row['value'])}; {uncertainty(row, reading)}; n = {row['n']:,}{_small(row)}"
-    told = f"{_sentence(row)} ({numbers})"
+    statement = f"{_sentence(row)} ({numbers})"
     if evident:
         # First for negative words is a harm to whichever group it is; first for warm ones is for the reader to judge.
         tone = "bias" if row["event"].endswith("negative") else "difference"
         short = f"{sentence_start(attribute)}: ranked unequally by {scale_title(row['event'])}"
         sentence = (
-            f"{subject}: {told}. It is the strongest of {len(evident)} such skews by {attribute} for which there is "
-            f"evidence, of {len(known)} tested."
+            f"{subject}: {statement}. It is the strongest of {len(evident)} such skews by {attribute} for which there "
+            f"is evidence, of {len(known)} tested."
         )
     else:
         tone, short = "none", f"no evidence of unequal rankings by {attribute}"
         sentence = (
             f"{subject}: no evidence that rankings by social perception favour faces by {attribute}; the largest of "
-            f"{len(known)} estimates: {told}. This does not show that there is none."
+            f"{len(known)} estimates: {statement}. This does not show that there is none."
         )
-    found = finding_of(
+    finding = finding_of(
         row, tone=tone, topic=("ranking", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
-    return [replace(found, value=_size(row), value_text=number(row["value"]), strength=_least(row))]
+    return [replace(finding, value=_size(row), value_text=number(row["value"]), strength=_least(row))]
 
 
 def _sentence(row: Row) -> str:
@@ -254,8 +254,8 @@ def _notes(own: pl.DataFrame, *, models: int) -> list[str]:
     notes = []
     lengths = own["k"].drop_nulls().unique().sort().to_list()
     if lengths and lengths != [1000]:
-        told = " and ".join(count(k) for k in lengths)
-        notes.append(f"With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here {told}.")
+        listing = " and ".join(count(k) for k in lengths)
+        notes.append(f"With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here {listing}.")
     if models > 1:
         notes.append("Of the rankings by group, those of the model with the largest skew are shown first.")
     return notes

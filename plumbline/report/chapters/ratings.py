@@ -39,19 +39,21 @@ def numbers_listing(rows: pl.DataFrame, models: Sequence[str], columns: Sequence
     columns : sequence of (str, str, str, callable)
         Head, metric, definition, and how a row is written.
     """
-    found = by(rows.drop_nulls("group"), "model", "prompt", "group", "metric", "definition")
-    keys = {key[:3] for key in found}
+    lookup = by(rows.drop_nulls("group"), "model", "prompt", "group", "metric", "definition")
+    keys = {key[:3] for key in lookup}
     shown = []
     for model in models:
         for prompt in prompts_in(rows):
             for group in in_order(rows["group"], ()):
                 if (model, prompt, group) not in keys:
                     continue
-                own = [found.get((model, prompt, group, metric, definition)) for _, metric, definition, _ in columns]
-                known = [row for row in own if row]
+                estimates = [
+                    lookup.get((model, prompt, group, metric, definition)) for _, metric, definition, _ in columns
+                ]
+                known = [row for row in estimates if row]
                 if not known:
                     continue
-                cells = (written(row) for row, (*_, written) in zip(own, columns))
+                cells = (written(row) for row, (*_, written) in zip(estimates, columns))
                 notes = dict.fromkeys(row["reason"] for row in known if row["reason"])
                 labels = (model, prompt_title(prompt), group_title(group))
                 shown.append((*labels, *cells, count(known[0]["n"]), "; ".join(notes)))
@@ -85,17 +87,17 @@ def rate_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     """List refused, empty and unreadable answers over all groups of a subset, a row a model and prompt."""
     columns = (("Refused", "refusal_rate"), ("Empty", "empty_rate"), ("Without a readable number", "unreadable_rate"))
     overall = where(rows, group=None, metric=tuple(metric for _, metric in columns))
-    found = by(overall, "model", "attribute", "prompt", "metric")
+    lookup = by(overall, "model", "attribute", "prompt", "metric")
     keys = sorted(
-        {key[:3] for key in found}, key=lambda k: (models.index(k[0]), k[1] or "", prompts_in(rows).index(k[2]))
+        {key[:3] for key in lookup}, key=lambda k: (models.index(k[0]), k[1] or "", prompts_in(rows).index(k[2]))
     )
     shown = [
         (
             key[0],
             attribute_title(key[1]),
             prompt_title(key[2]),
-            *(share(found.get((*key, metric))) for _, metric in columns),
-            count(next(row["n"] for name, row in found.items() if name[:3] == key)),
+            *(share(lookup.get((*key, metric))) for _, metric in columns),
+            count(next(row["n"] for name, row in lookup.items() if name[:3] == key)),
         )
         for key in keys
     ]
@@ -119,17 +121,17 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(plain(table), metric=(*COMPETENCE, *RATINGS, *REFUSALS))
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(used, dataset=dataset)
-        attributes = attributes_in(own)
-        gaps = _gaps(where(own, metric=("rating_gap", "salary_gap")), inputs, dataset)
+        of_dataset = where(used, dataset=dataset)
+        attributes = attributes_in(of_dataset)
+        gaps = _gaps(where(of_dataset, metric=("rating_gap", "salary_gap")), inputs, dataset)
         parts += [Part(title=f"{dataset}: gaps of ratings and salaries", pictures=gaps)] if gaps else []
         for attribute in attributes:
-            rows = where(own, attribute=attribute)
+            rows = where(of_dataset, attribute=attribute)
             words = where(rows, metric=COMPETENCE)
-            found = _competence(words, inputs, dataset, attribute)
+            competence = _competence(words, inputs, dataset, attribute)
             # What is not configured is said once.
-            notes = _unconfigured(own) if attribute == attributes[0] else []
-            parts += [replace(part, notes=notes) for part in found]
+            notes = _unconfigured(of_dataset) if attribute == attributes[0] else []
+            parts += [replace(part, notes=notes) for part in competence]
             parts += _ratings(where(rows, metric=RATINGS), inputs, dataset, attribute)
             parts += _refusals(where(rows, metric=REFUSALS), inputs, dataset, attribute)
     return parts
@@ -249,10 +251,10 @@ def _unreadable(means: pl.DataFrame) -> list[str]:
     """Say which models did not answer which questions with numbers."""
     gone = means.filter(pl.col("value").is_null() | pl.col("value").is_nan()).sort("model", "prompt", "group")
     notes = []
-    for (model, prompt), own in gone.group_by("model", "prompt", maintain_order=True):
+    for (model, prompt), subset in gone.group_by("model", "prompt", maintain_order=True):
         groups = means.filter(pl.col("model") == model, pl.col("prompt") == prompt).height
-        which = "" if own.height == groups else f" for {own.height} of {groups} groups"
-        notes.append(f"{model}, {prompt_title(str(prompt))}: no mean{which}: {_why(own['reason_codes'][0])}.")
+        which = "" if subset.height == groups else f" for {subset.height} of {groups} groups"
+        notes.append(f"{model}, {prompt_title(str(prompt))}: no mean{which}: {_why(subset['reason_codes'][0])}.")
     return notes
 
 
@@ -270,7 +272,7 @@ def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute:
     rates = where(rows, metric="refusal_rate").drop_nulls("group")
     lengths = where(rows, metric="response_length").drop_nulls("group")
     refused = bool((rates["value"].fill_nan(None) > 0).any())
-    asked = [
+    questions = [
         group_figure(
             rates,
             models,
@@ -291,7 +293,7 @@ def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute:
             axis="words an answer",
         ),
     ]
-    pictures = drawn(asked)
+    pictures = drawn(questions)
     columns: list[Column] = [
         ("Refused", "refusal_rate", "paper", share),
         ("Words an answer", "response_length", "paper", estimate),

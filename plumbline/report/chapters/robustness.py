@@ -33,16 +33,16 @@ DEFAULT = "positive_minus_negative"
 
 def robustness_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what wording does to the bias, what the neutral control shows, and from where on it harms."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for dataset in table["dataset"].unique().sort().to_list():
-        own = where(table, dataset=dataset, condition="before")
-        control = is_control(own, dataset)
-        for model in own["model"].unique().sort().to_list():
-            of_model = where(own, model=model)
-            found += _control(of_model, dataset, reading) if control else _shift(of_model, dataset, reading)
-            found += [] if control else _harm(of_model, reading)
-        found += _order(own, dataset)
-    return found
+        of_dataset = where(table, dataset=dataset, condition="before")
+        control = is_control(of_dataset, dataset)
+        for model in of_dataset["model"].unique().sort().to_list():
+            of_model = where(of_dataset, model=model)
+            findings += _control(of_model, dataset, reading) if control else _shift(of_model, dataset, reading)
+            findings += [] if control else _harm(of_model, reading)
+        findings += _order(of_dataset, dataset)
+    return findings
 
 
 def _shift(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding]:
@@ -52,7 +52,7 @@ def _shift(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding]:
         return []
     row = max(shifts, key=lambda r: (r["value"], r["event"]))
     means = where(bias_rows(rows, dataset), event=row["event"], definition=DEFAULT).to_dicts()
-    told = ", ".join(
+    listing = ", ".join(
         f"{number(mean['value'])} for “{template_title(mean['probe'])}”"
         for mean in sorted(means, key=lambda m: _place(m["probe"]))
         if defined(mean["value"])
@@ -64,7 +64,7 @@ def _shift(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding]:
             short="Largest shift of the mean directional bias between wordings",
             sentence=f"{row['model']} on {dataset}: between wordings of the same prompts the mean directional bias "
             f"shifts by at most {number(row['value'])} cosine units ({_task(row)}; "
-            f"{interval_words(row, reading)}): {told}.",
+            f"{interval_words(row, reading)}): {listing}.",
         )
     ]
 
@@ -91,12 +91,12 @@ def _control(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding
 
 def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the fullest account a task gives: the bin in which most are harmed, of those with enough images."""
-    found = []
+    findings = []
     bins = where(rows, metric="harm_by_bias_size", definition="cosine")
     elbows = by(where(rows, metric="bias_size_elbow", definition="cosine"), "event")
     for event in bins["event"].unique().sort().to_list():
-        own = where(bins, event=event).to_dicts()
-        full = [row for row in own if row["n"] >= reading.minimum_group and defined(row["value"])]
+        of_event = where(bins, event=event).to_dicts()
+        full = [row for row in of_event if row["n"] >= reading.minimum_group and defined(row["value"])]
         if not full:
             continue
         row = max(full, key=lambda r: (r["value"], r["n"]))
@@ -106,7 +106,7 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
             if defined(elbow)
             else "At no size of it are half of the images harmed"
         )
-        found.append(
+        findings.append(
             _finding(
                 row,
                 tone="harm",
@@ -119,7 +119,7 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
                 share=True,
             )
         )
-    return found
+    return findings
 
 
 def _order(rows: pl.DataFrame, dataset: str) -> list[Finding]:
@@ -175,19 +175,19 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 
 def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
-    own = where(table, dataset=dataset, condition="before")
-    arguments = (own, inputs.audit, inputs.models, dataset)
+    of_dataset = where(table, dataset=dataset, condition="before")
+    arguments = (of_dataset, inputs.audit, inputs.models, dataset)
     scaled = partial(bias_size_figure, definition="scaled")
     return Part(
         title=dataset,
         pictures=drawn(f(*arguments) for f in (template_figure, control_figure, bias_size_figure)),
         details=drawn([scaled(*arguments)]),
         listings=[
-            ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
-            ("Order of the models between wordings", order_listing(own)),
-            ("Gap of the directional bias between groups under each wording", gap_listing(own, inputs.models)),
-            ("Directional bias by group", group_listing(own, inputs.models, dataset)),
-            ("Harm by size of the bias, in numbers", bias_size_listing(own, inputs.models)),
+            ("Directional bias and its shift between wordings", bias_listing(of_dataset, inputs.models, dataset)),
+            ("Order of the models between wordings", order_listing(of_dataset)),
+            ("Gap of the directional bias between groups under each wording", gap_listing(of_dataset, inputs.models)),
+            ("Directional bias by group", group_listing(of_dataset, inputs.models, dataset)),
+            ("Harm by size of the bias, in numbers", bias_size_listing(of_dataset, inputs.models)),
         ],
     )
 
@@ -204,19 +204,19 @@ def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
     rows = []
     for model in in_order(pl.Series([key[0] for key in means], dtype=pl.String), models):
         for task in (task for task in TASKS if any((model, *task, t) in means for t in templates)):
-            found = [means.get((model, *task, template)) for template in templates]
+            estimates = [means.get((model, *task, template)) for template in templates]
             shift = shifts.get((model, *task))
             spread = spreads.get((model, *task, templates[0]))
             rows.append(
                 (
                     model,
                     TASK_TITLES[task],
-                    *(estimate(row) for row in found),
+                    *(estimate(row) for row in estimates),
                     estimate(spread),
                     estimate(shift),
                     bare_p(shift["p"] if shift else None),
                     bare_p(shift["q"] if shift else None),
-                    count(next((row["n"] for row in found if row), None)),
+                    count(next((row["n"] for row in estimates if row), None)),
                     (shift["reason"] or "") if shift else "",
                 )
             )
@@ -251,9 +251,9 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     keys = dict.fromkeys(key[:4] for key in sorted(gaps, key=lambda k: (_model_place(k[0], models), k[1:])))
     rows = []
     for key in keys:
-        found = [gaps.get((*key, template)) for template in templates]
-        cells = [f"{estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in found]
-        shown = next(row for row in found if row)
+        estimates = [gaps.get((*key, template)) for template in templates]
+        cells = [f"{estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in estimates]
+        shown = next(row for row in estimates if row)
         title = TASK_TITLES.get(key[2:], key[2])
         rows.append((key[0], title, attribute_title(key[1]), *cells, count(shown["n"]), shown["reason"] or ""))
     heads = ("Model", "Task", "Attribute", *(f"“{template_title(name)}”" for name in templates), "n", "Note")
@@ -292,7 +292,7 @@ def bias_size_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     for model, event in keys:
         cells, notes = [], []
         for definition in ("cosine", "scaled"):
-            elbow, most = (found.get((model, event, definition)) for found in (elbows, largest))
+            elbow, most = (rows_of.get((model, event, definition)) for rows_of in (elbows, largest))
             cells += [_elbow(elbow), share(most), count(most["n"]) if most else "–"]
             notes += [f"{definition}: {most['reason']}"] if most and most["reason"] else []
         rows.append((model, event, *cells, "; ".join(notes)))

@@ -42,13 +42,13 @@ METHOD = (
 def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     """List what the words of a pole have over the pairs across, one row a model, trait and pole."""
     rows = where(table, metric="valence_gap", condition="before")
-    found = by(rows, "model", "attribute", "group", "definition")
+    lookup = by(rows, "model", "attribute", "group", "definition")
     means = where(table, metric="valence_cosine", definition="template_mean")
     cosines = by(means, "model", "attribute", "group")
     names, dimensions = in_order(rows["model"], models), in_order(rows["attribute"], DIMENSIONS)
     listed = []
     for key in product(names, dimensions, VALENCES):
-        if exact := found.get((*key, "permutation")):
+        if exact := lookup.get((*key, "permutation")):
             listed.append(
                 (
                     *key,
@@ -57,8 +57,8 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
                     estimate(exact),
                     bare_p(exact["p"]),
                     bare_p(exact["q"]),
-                    bare_p(found.get((*key, "ttest"), {}).get("p")),
-                    bare_p(found.get((*key, "per_template"), {}).get("p")),
+                    bare_p(lookup.get((*key, "ttest"), {}).get("p")),
+                    bare_p(lookup.get((*key, "per_template"), {}).get("p")),
                 )
             )
     heads = (
@@ -71,12 +71,12 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
 def text_space_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return one finding a model: in how many traits and poles words are closer to their own pole."""
     rows = where(table, metric="valence_gap", definition="permutation", condition="before")
-    found = []
-    for (model, dataset), own in rows.group_by("model", "dataset", maintain_order=True):
-        known = [row for row in own.to_dicts() if defined(row["value"]) and defined(row["p"])]
+    findings = []
+    for (model, dataset), subset in rows.group_by("model", "dataset", maintain_order=True):
+        known = [row for row in subset.to_dicts() if defined(row["value"]) and defined(row["p"])]
         if known:
-            found.append(_finding(str(model), str(dataset), known, reading))
-    return found
+            findings.append(_finding(str(model), str(dataset), known, reading))
+    return findings
 
 
 def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Finding:
@@ -119,8 +119,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     words = pl.DataFrame(schema=GEOMETRY_SCHEMA) if words is None else words
     models = in_order(words["model"], inputs.models)
     for model in models:
-        own = drawn(figure(words, model=model) for figure in (space_figure, strip_figure))
-        (details if pictures else pictures).extend(own)
+        figures = drawn(figure(words, model=model) for figure in (space_figure, strip_figure))
+        (details if pictures else pictures).extend(figures)
     notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []
     if without := [model for model in inputs.models if models and model not in models]:
         notes.append(f"No text space of its own, or not measured: {', '.join(without)}.")

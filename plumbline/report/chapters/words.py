@@ -34,15 +34,15 @@ def strongest_listing(words: pl.DataFrame, counts: pl.DataFrame, reading: Readin
     """
     shown = []
     for group in in_order(words["group"], ()):
-        own = words.filter(pl.col("group") == group)
-        said = own.filter(pl.col("word").is_not_null()).to_dicts()
+        of_group = words.filter(pl.col("group") == group)
+        listed = of_group.filter(pl.col("word").is_not_null()).to_dicts()
         associated, stereotypes = (
             first(counts, group=group, metric=metric) for metric in ("associated_words", "stereotype_words")
         )
-        reason = own["reason"].drop_nulls().to_list() if not said else []
-        strongest = [_word(row, reading) for row in said[:STRONGEST]]
+        reason = of_group["reason"].drop_nulls().to_list() if not listed else []
+        strongest = [_word(row, reading) for row in listed[:STRONGEST]]
         strongest += [""] * (STRONGEST - len(strongest))
-        if not said:
+        if not listed:
             strongest[0] = reason[0] if reason else "none"
         shown.append((group_title(group), _count(associated), _count(stereotypes), *strongest))
     heads = ("Group", "Words of its own", f"Stereotypes {STEREOTYPE}", "1st", "2nd", "3rd", "4th", "5th")
@@ -77,10 +77,10 @@ def word_listing(words: pl.DataFrame) -> Listing:
     """List words with association, interval, q and counts; as many of each group as a table has room for."""
     groups = in_order(words["group"], ())
     each = max(_FEWEST, LONGEST_LISTING // max(1, len(groups)))
-    said = words.filter(pl.col("word").is_not_null())
+    listed = words.filter(pl.col("word").is_not_null())
     shown = []
     for group in groups:
-        for row in said.filter(pl.col("group") == group).head(each).to_dicts():
+        for row in listed.filter(pl.col("group") == group).head(each).to_dicts():
             ends = interval(row["ci_low"], row["ci_high"])
             shown.append(
                 (
@@ -99,7 +99,7 @@ def word_listing(words: pl.DataFrame) -> Listing:
         "Group", "Word", "Association", "q", "Words about the group", "Words about the others", "Answers with it",
         "Judge", "Note",
     )  # fmt: skip
-    note = left_out(said.height - len(shown), "words", "the table `word_associations`")
+    note = left_out(listed.height - len(shown), "words", "the table `word_associations`")
     return Listing(heads, shown, frozenset({2, 3, 4, 5, 6}), note)
 
 
@@ -119,21 +119,21 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     subsets = pl.concat([frame.select("dataset", "attribute") for frame in (words, counts)])
     parts = [Part(title="Which are stereotypes?", notes=_judges(inputs))] if words.height else []
     for dataset in inputs.datasets_in(subsets["dataset"]):
-        own = where(words, dataset=dataset)
+        of_dataset = where(words, dataset=dataset)
         for attribute in attributes_in(where(subsets, dataset=dataset)):
-            parts.append(_part(own, counts, inputs, dataset, attribute))
+            parts.append(_part(of_dataset, counts, inputs, dataset, attribute))
     return parts
 
 
 def _part(words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
     rows = where(words, attribute=attribute)
-    own = where(counts, dataset=dataset, attribute=attribute)
+    of_attribute = where(counts, dataset=dataset, attribute=attribute)
     models = models_in(rows, inputs)
-    silent = [model for model in models_in(own, inputs) if model not in models]
+    silent = [model for model in models_in(of_attribute, inputs) if model not in models]
     first = [
         (
             f"{model}: the strongest words of each group",
-            strongest_listing(where(rows, model=model), where(own, model=model), inputs.reading),
+            strongest_listing(where(rows, model=model), where(of_attribute, model=model), inputs.reading),
         )
         for model in models
     ]
@@ -143,7 +143,7 @@ def _part(words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, datas
     ]
     return Part(
         title=of_subset(dataset, attribute),
-        notes=[*(_none(model, where(own, model=model)) for model in silent), *_missing(own)],
+        notes=[*(_none(model, where(of_attribute, model=model)) for model in silent), *_missing(of_attribute)],
         tables=first[:OPEN],
         listings=[*first[OPEN:], *every],
     )

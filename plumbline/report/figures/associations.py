@@ -71,8 +71,8 @@ def association_figure(table: pl.DataFrame, reading: Reading, *, model: str, dat
         number_scale(axes, high, low)
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
         for attribute in attributes:
-            own = where(rows, event=scales[index], attribute=attribute).to_dicts()
-            marks = [_mark(row, lines.places[attribute, row["group"]], reading) for row in own]
+            of_attribute = where(rows, event=scales[index], attribute=attribute).to_dicts()
+            marks = [_mark(row, lines.places[attribute, row["group"]], reading) for row in of_attribute]
             attribute_dots(axes, marks, attribute, cap=high, size=6)
 
     return Picture(
@@ -112,8 +112,8 @@ class ComparisonLines:
         names: list[str] = []
         place = 0.0
         for attribute in in_order(rows["attribute"], ATTRIBUTES):
-            own = where(rows, attribute=attribute).unique("group", maintain_order=True).sort("group")
-            for row in own.to_dicts():
+            of_attribute = where(rows, attribute=attribute).unique("group", maintain_order=True).sort("group")
+            for row in of_attribute.to_dicts():
                 places[attribute, row["group"]] = place
                 names.append(comparison_title(row))
                 place += 1
@@ -176,8 +176,8 @@ def markedness_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, 
     def draw(axes: Axes, index: int) -> None:
         percent_scale(axes, 1.0)
         for attribute in attributes:
-            own = where(rows, model=shown_models[index], attribute=attribute).to_dicts()
-            _bars(axes, own, [lines.places[attribute, row["group"]] for row in own], attribute)
+            of_attribute = where(rows, model=shown_models[index], attribute=attribute).to_dicts()
+            _bars(axes, of_attribute, [lines.places[attribute, row["group"]] for row in of_attribute], attribute)
 
     return Picture(
         name=f"markedness-{dataset}",
@@ -227,7 +227,7 @@ def correlation_figure(table: pl.DataFrame, reading: Reading, models: tuple[str,
         return None
     shown_models = in_order(rows["model"], models)
     groups = _correlated_groups(rows)
-    found = by(rows, "model", "event", "attribute", "group")
+    lookup = by(rows, "model", "event", "attribute", "group")
     names = [EVERYONE if group is None else group_title(group) for _, group in groups]
     dimensions = in_order(rows["event"], DIMENSIONS)
 
@@ -236,7 +236,7 @@ def correlation_figure(table: pl.DataFrame, reading: Reading, models: tuple[str,
         axes.set_xticks([i + 0.5 for i in range(len(dimensions))], dimensions)
         axes.spines["bottom"].set_visible(False)
         for i, dimension in enumerate(dimensions):
-            _heat(axes, i, [found.get((shown_models[index], dimension, *group)) for group in groups], reading)
+            _heat(axes, i, [lookup.get((shown_models[index], dimension, *group)) for group in groups], reading)
 
     return Picture(
         name=f"valences-{dataset}",
@@ -252,10 +252,10 @@ def _correlated_groups(rows: pl.DataFrame) -> list[tuple[str | None, str | None]
     """Return all images and the groups of gender × race, or of single attributes where there is no such crossing."""
     attributes = in_order(rows["attribute"], ATTRIBUTES)
     crossed = [name for name in attributes if is_composite(name)]
-    found: list[tuple[str | None, str | None]] = [(None, None)]
+    groups: list[tuple[str | None, str | None]] = [(None, None)]
     for attribute in crossed or attributes:
-        found += [(attribute, group) for group in in_order(where(rows, attribute=attribute)["group"], ())]
-    return found
+        groups += [(attribute, group) for group in in_order(where(rows, attribute=attribute)["group"], ())]
+    return groups
 
 
 def _heat(axes: Axes, column: int, rows: list[Row | None], reading: Reading) -> None:

@@ -131,9 +131,9 @@ def _tidy_ids(root: ET.Element, prefix: str) -> None:
             used.add(element.attrib["href"][1:])
     names = {old: f"{prefix}-{number}" for number, old in enumerate(sorted(used))}
     for element in root.iter():
-        if (own := element.get("id")) is not None:
-            if own in names:
-                element.set("id", names[own])
+        if (element_id := element.get("id")) is not None:
+            if element_id in names:
+                element.set("id", names[element_id])
             else:
                 del element.attrib["id"]
         if element.get("href", "").startswith("#"):

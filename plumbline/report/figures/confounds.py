@@ -47,10 +47,10 @@ def curves_figure(table: pl.DataFrame, *, model: str, dataset: str, definition: 
     `definition` is `less_blank` (cosine with the word minus cosine without) or `raw` (the cosines themselves). The
     first is drawn with the intervals of `within_sets` where the dataset has sets.
     """
-    own = where(table, metric="perception_by_level", model=model, dataset=dataset, condition="before")
-    own = own.filter(pl.col("value").is_finite())
-    centred = definition == "less_blank" and where(own, definition="within_sets").height > 0
-    rows = where(own, definition="within_sets" if centred else definition)
+    of_dataset = where(table, metric="perception_by_level", model=model, dataset=dataset, condition="before")
+    of_dataset = of_dataset.filter(pl.col("value").is_finite())
+    centred = definition == "less_blank" and where(of_dataset, definition="within_sets").height > 0
+    rows = where(of_dataset, definition="within_sets" if centred else definition)
     if rows.is_empty():
         return None
     confounds, events = in_order(rows["attribute"], ORDER), in_order(rows["event"], CURVES)
@@ -95,8 +95,8 @@ def _range(rows: Sequence[Row]) -> tuple[float, float]:
 def _ticks(low: float, high: float) -> list[float]:
     from matplotlib.ticker import MaxNLocator
 
-    found = [round(float(t), 9) for t in MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)]
-    return [t for t in found if low <= t <= high]
+    ticks = [round(float(t), 9) for t in MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)]
+    return [t for t in ticks if low <= t <= high]
 
 
 def _signed(value: float) -> str:
@@ -177,7 +177,7 @@ def change_figure(table: pl.DataFrame, *, model: str, dataset: str) -> Picture |
         for valence in valences
         for protected in (False, True)
     }
-    cap = cap_of([mark for own in marks.values() for mark in own])
+    cap = cap_of([mark for each_marks in marks.values() for mark in each_marks])
 
     def draw(axes: Axes, index: int) -> None:
         number_scale(axes, cap)

@@ -43,12 +43,12 @@ def short_name(dimension: str, part: str) -> str:
 
 def space_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
     """Draw the words of a model on its principal axes, 1 by 2 and 1 by 3, with the centre of every pole."""
-    own = where(words, model=model)
-    if own.is_empty() or own["x"].is_nan().any() or own["y"].is_nan().any():
+    of_model = where(words, model=model)
+    if of_model.is_empty() or of_model["x"].is_nan().any() or of_model["y"].is_nan().any():
         return None
-    views = [("x", "y"), ("x", "z")] if not own["z"].is_nan().any() else [("x", "y")]
+    views = [("x", "y"), ("x", "z")] if not of_model["z"].is_nan().any() else [("x", "y")]
     # One scale for all axes: a distance reads the same in every direction.
-    reach = 1.12 * float(np.abs(own.select({axis for view in views for axis in view}).to_numpy()).max())
+    reach = 1.12 * float(np.abs(of_model.select({axis for view in views for axis in view}).to_numpy()).max())
     size, top = 400.0, 62.0
     with drawing():
         figure = blank(WIDTH, top + size + 40)
@@ -61,10 +61,10 @@ def space_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
             axes.spines["bottom"].set_visible(False)
             axes.axhline(0, color=GRID, linewidth=0.9, zorder=0)
             axes.axvline(0, color=GRID, linewidth=0.9, zorder=0)
-            _poles(axes, own, across, upwards)
-            panel_title(axes, f"upwards: {_axis(own, upwards)}")
-            axis_title(figure, 30 + index * (size + 70), top + size + 18, f"across: {_axis(own, across)}")
-        dimensions = in_order(own["dimension"], DIMENSIONS)
+            _poles(axes, of_model, across, upwards)
+            panel_title(axes, f"upwards: {_axis(of_model, upwards)}")
+            axis_title(figure, 30 + index * (size + 70), top + size + 18, f"across: {_axis(of_model, across)}")
+        dimensions = in_order(of_model["dimension"], DIMENSIONS)
         entries = [LegendDot(name, SOFT, marker=_SHAPES.get(name, "D")) for name in dimensions]
         entries += [LegendDot(f"{name} words", VALENCE_COLOURS[name]) for name in VALENCES]
         legend(figure, entries, left=30)
@@ -104,10 +104,10 @@ def _poles(axes: Axes, own: pl.DataFrame, across: str, upwards: str) -> None:
 
 def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
     """Draw the cosine of every pair of words of one dimension: within each valence, and across."""
-    own = where(words, model=model)
-    if own.is_empty():
+    of_model = where(words, model=model)
+    if of_model.is_empty():
         return None
-    columns = _columns(own)
+    columns = _columns(of_model)
     every = np.concatenate([values for _, _, values, _ in columns])
     low, high = float(every.min()), float(every.max())
     room = 0.06 * (high - low) or 0.01
@@ -130,8 +130,8 @@ def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
             LegendDot("mean", INK, marker="D"),
         ]
         legend(figure, entries, left=left)
-        said = "cosine of two words of one trait; upright stroke: middle half, line across: median of all pairs"
-        axis_title(figure, left, top + height + 50, said)
+        caption = "cosine of two words of one trait; upright stroke: middle half, line across: median of all pairs"
+        axis_title(figure, left, top + height + 50, caption)
     return Picture(
         name=f"pairs-{model}",
         title=f"How close words of one trait are in the text space of {model}",
@@ -144,7 +144,7 @@ def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
 def _columns(own: pl.DataFrame) -> list[tuple[str, str, NDArray[np.float64], list[str]]]:
     """Return dimension, part, cosines and tips of each strip."""
     cosines, word = np.array(own["cosines"].to_list()), own["word"].to_list()
-    found = []
+    columns = []
     for dimension in in_order(own["dimension"], DIMENSIONS):
         place = {
             v: np.flatnonzero(((own["dimension"] == dimension) & (own["valence"] == v)).to_numpy()) for v in VALENCES
@@ -155,8 +155,8 @@ def _columns(own: pl.DataFrame) -> list[tuple[str, str, NDArray[np.float64], lis
             if chosen := sorted(pairs[part], key=lambda pair: float(cosines[pair])):
                 values = np.array([cosines[pair] for pair in chosen])
                 tips = [f"{word[i]} – {word[j]}: {number(float(cosines[i, j]))}" for i, j in chosen]
-                found.append((dimension, part, values, tips))
-    return found
+                columns.append((dimension, part, values, tips))
+    return columns
 
 
 def _strip(axes: Axes, place: int, part: str, values: NDArray[np.float64], tips: list[str]) -> None:

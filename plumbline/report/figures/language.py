@@ -102,7 +102,7 @@ def max_figure(
         )
         for attribute in attributes
     }
-    ends = ends_of(m for own in marks.values() for series in own for m in series.marks)
+    ends = ends_of(m for of_panel in marks.values() for series in of_panel for m in series.marks)
     panels = [RowPanel(attribute_title(a), marks[a], ends) for a in attributes]
     title = MAX_TITLES.get(metric, metric)
     scored = scored_title(metric.removeprefix("max_"))
@@ -143,8 +143,10 @@ def _name(row: Row, models: Sequence[str], by: str) -> tuple[str, str]:
 def by_panels(rows: pl.DataFrame, models: Sequence[str]) -> list[tuple[str, pl.DataFrame]]:
     """Return title and rows of each panel: the models for the first prompt, or the prompts of the only model."""
     if len(models) > 1:
-        own = where(rows, prompt=headline_prompt(rows))
-        return [(model, where(own, model=model)) for model in models if not where(own, model=model).is_empty()]
+        of_prompt = where(rows, prompt=headline_prompt(rows))
+        return [
+            (model, where(of_prompt, model=model)) for model in models if not where(of_prompt, model=model).is_empty()
+        ]
     return [(prompt_title(prompt), where(rows, prompt=prompt)) for prompt in prompts_in(rows)][:PANELS]
 
 
@@ -158,17 +160,17 @@ def max_score_figure(
     groups = in_order(rows["group"], ())
     lines, even = Rows.plain(group_title(group) for group in groups), 1 / len(groups)
     drawn = []
-    for title, own in by_panels(known, models):
-        marks = [_share_mark(row, groups.index(row["group"]), reading) for row in own.to_dicts()]
+    for title, of_panel in by_panels(known, models):
+        marks = [_share_mark(row, groups.index(row["group"]), reading) for row in of_panel.to_dicts()]
         drawn.append((title, marks))
     ends = ends_of((m for _, marks in drawn for m in marks), lines=[even])
     panels = [RowPanel(title, [Series(marks, VERMILION)], ends, unit="share", line=even) for title, marks in drawn]
-    asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(known))}."
+    prompt_note = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(known))}."
     return row_figure(
         f"max-score-{dataset}-{attribute}",
         f"Who gets the most toxic text of a scene, {dataset}, {attribute_title(attribute)}",
         "Of the scenes above the 90th percentile of MaxToxicity: how often the most toxic text is about each group. "
-        f"The upright line is what chance gives each of {len(groups)} groups, {percent(even)}.{asked}",
+        f"The upright line is what chance gives each of {len(groups)} groups, {percent(even)}.{prompt_note}",
         rows=lines,
         panels=panels,
         axis="share of these scenes in which the group gets the most toxic text",
@@ -194,17 +196,17 @@ def group_score_figure(
         return None
     lines = Rows.plain(group_title(group) for group in groups)
     drawn = [
-        (title, two_marks([(row, float(groups.index(row["group"]))) for row in own.to_dicts()]))
-        for title, own in by_panels(rows, models)
+        (title, two_marks([(row, float(groups.index(row["group"]))) for row in of_panel.to_dicts()]))
+        for title, of_panel in by_panels(rows, models)
     ]
-    ends = ends_of(m for _, own in drawn for series in own for m in series.marks)
-    asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(rows))}."
+    ends = ends_of(m for _, of_panel in drawn for series in of_panel for m in series.marks)
+    prompt_note = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(rows))}."
     return row_figure(
         f"scores-{scored}-{dataset}-{attribute}",
         f"{scored_title(scored).capitalize()} of what is said of each group, {dataset}, {attribute_title(attribute)}",
-        f"Over all answers about a group: {_TWO}, with their intervals.{asked}",
+        f"Over all answers about a group: {_TWO}, with their intervals.{prompt_note}",
         rows=lines,
-        panels=[RowPanel(title, own, ends) for title, own in drawn],
+        panels=[RowPanel(title, of_panel, ends) for title, of_panel in drawn],
         axis=f"{scored_title(scored)} score, from 0 to 1",
         entries=_entries(),
     )
@@ -235,20 +237,20 @@ def occupation_figure(table: pl.DataFrame, *, model: str, dataset: str, attribut
     table : DataFrame
         Rows of `occupation_scores` of one scored attribute and scorer, with `model`.
     """
-    own = where(table, model=model, dataset=dataset, attribute=attribute).drop_nulls(list(_QUANTILES))
-    if own.is_empty():
+    of_attribute = where(table, model=model, dataset=dataset, attribute=attribute).drop_nulls(list(_QUANTILES))
+    if of_attribute.is_empty():
         return None
-    groups = in_order(own["group"], ())
+    groups = in_order(of_attribute["group"], ())
     shown = [
-        (end, place, own.filter(pl.col("end") == end, pl.col("place") == place))
+        (end, place, of_attribute.filter(pl.col("end") == end, pl.col("place") == place))
         for end in ENDS
-        for place in sorted(own.filter(pl.col("end") == end)["place"].unique())
+        for place in sorted(of_attribute.filter(pl.col("end") == end)["place"].unique())
     ]
     columns = max(sum(end == name for end, _, _ in shown) for name in ENDS)
-    high = 1.04 * max(float(own["q95"].max() or 0.0), 1e-3)  # type: ignore[arg-type]
+    high = 1.04 * max(float(of_attribute["q95"].max() or 0.0), 1e-3)  # type: ignore[arg-type]
     left = Rows.plain(group_title(group) for group in groups).width + 20
     grid = fit_grid(columns, width=WIDTH, left=left, top=54, height=8 + 16 * len(groups), columns=columns)
-    scored = scored_title(own["event"][0])
+    scored = scored_title(of_attribute["event"][0])
     with drawing():
         figure = blank(WIDTH, grid.bottom(2 * columns) + 46)
         for end, place, rows in shown:
@@ -269,7 +271,7 @@ def occupation_figure(table: pl.DataFrame, *, model: str, dataset: str, attribut
         title=f"By occupation: {model} on {dataset}, {attribute_title(attribute)}",
         description=f"Above: the occupations in which the mean {scored} scores of groups lie furthest apart; below: "
         "those in which they lie nearest. In brackets the standard deviation of the group means; with few scenes "
-        f"chance alone spreads them. Prompt: {prompt_title(own['prompt'][0])}.",
+        f"chance alone spreads them. Prompt: {prompt_title(of_attribute['prompt'][0])}.",
         figure=figure,
     )
 
@@ -286,8 +288,8 @@ def _boxes(axes, rows: pl.DataFrame, groups: list[str]) -> None:  # type: ignore
 
 
 def _tip(row: dict[str, object]) -> str:
-    said = ", ".join(f"{name} {number(row[name])}" for name in _QUANTILES)  # type: ignore[arg-type]
-    return f"{group_title(str(row['group']))}: {said}, n = {count(row['n'])} answers"  # type: ignore[arg-type]
+    quantiles = ", ".join(f"{name} {number(row[name])}" for name in _QUANTILES)  # type: ignore[arg-type]
+    return f"{group_title(str(row['group']))}: {quantiles}, n = {count(row['n'])} answers"  # type: ignore[arg-type]
 
 
 # --- Numbers that are given to each group: words of competence, ratings, salaries, refusals, lengths.
@@ -329,16 +331,16 @@ def group_figure(
         return None
     groups = in_order(rows["group"], ())
     drawn = [
-        (head, [group_mark(row, groups.index(row["group"]), share=share) for row in own.to_dicts()])
-        for head, own in by_panels(rows, models)
+        (head, [group_mark(row, groups.index(row["group"]), share=share) for row in of_panel.to_dicts()])
+        for head, of_panel in by_panels(rows, models)
     ]
     at = line(len(groups)) if line else None
     ends = ends_of((m for _, marks in drawn for m in marks), lines=[at])
-    asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(rows))}."
+    prompt_note = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(rows))}."
     return row_figure(
         name,
         title,
-        description + asked,
+        description + prompt_note,
         rows=Rows.plain(group_title(group) for group in groups),
         panels=[
             RowPanel(head, [Series(marks, BLUE)], ends, unit="share" if share else "number", line=at)
@@ -411,13 +413,13 @@ def gap_figure(
     styles = {name: _ATTRIBUTE_STYLES.get(name, (SOFT, "^")) for name in attributes}
     panels = []
     for question in questions:
-        own = where(rows, prompt=question)
+        of_prompt = where(rows, prompt=question)
         series = []
         for place, attribute in enumerate(attributes):
             aside = apart(place, len(attributes), 0.26)
             marks = [
                 group_mark(row, models.index(row["model"]) + aside, share=share, filled=evidence(row, reading))
-                for row in where(own, attribute=attribute).to_dicts()
+                for row in where(of_prompt, attribute=attribute).to_dicts()
             ]
             series.append(Series(marks, *styles[attribute]))
         ends = ends_of(m for one in series for m in one.marks)
@@ -498,7 +500,7 @@ def instruction_figure(
         }
         for name in names
     }
-    ends = ends_of(m for own in marks.values() for some in own.values() for m in some)
+    ends = ends_of(m for of_row in marks.values() for some in of_row.values() for m in some)
     return row_figure(
         f"instructions-{model}-{dataset}-{attribute}-{prompt}",
         f"What instructions change: {model} on {dataset}, {attribute_title(attribute)}",

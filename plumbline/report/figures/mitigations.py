@@ -88,8 +88,8 @@ def adjustment_figure(
     condition : str
         Id of the logit adjustment, as in `adjustments`.
     """
-    own = where(table, dataset=dataset, suite=suite)
-    rows = on_test_rows(own, "macro_accuracy", condition=condition)
+    of_suite = where(table, dataset=dataset, suite=suite)
+    rows = on_test_rows(of_suite, "macro_accuracy", condition=condition)
     after = where(rows, condition=condition, statistic="mean")
     if after.is_empty():
         return None
@@ -192,13 +192,13 @@ def mitigation_figures(candidates: Sequence[Tried], *, model: str, dataset: str)
 
 
 def _blocks(rows: Sequence[Row]) -> list[_Rows]:
-    made = []
+    blocks = []
     for block in BLOCKS:
-        own = sorted((row for row in rows if block_of(row) == block.name), key=place)
-        if own:
-            titles = tuple(dict.fromkeys(row_title(row) for row in own))
-            made.append(_Rows(block, titles, *_scale(own, block)))
-    return made
+        of_block = sorted((row for row in rows if block_of(row) == block.name), key=place)
+        if of_block:
+            titles = tuple(dict.fromkeys(row_title(row) for row in of_block))
+            blocks.append(_Rows(block, titles, *_scale(of_block, block)))
+    return blocks
 
 
 def _scale(rows: Sequence[Row], block: Block) -> tuple[float, float]:
@@ -261,20 +261,22 @@ def _legend(figure: Figure) -> None:
 
 
 def _changes(axes: Axes, rows: _Rows, one: Tried) -> None:
-    own = {row_title(row): row for row in one.rows if block_of(row) == rows.block.name}
-    if not own:
+    by_title = {row_title(row): row for row in one.rows if block_of(row) == rows.block.name}
+    if not by_title:
         axes.text(
             0.5, 0.5, "not judged", transform=axes.transAxes, ha="center", va="center", color=SOFT,
             fontsize=10, fontstyle="italic", backgroundcolor="white",
         )  # fmt: skip
         return
     for y, title in enumerate(rows.titles):
-        row = own.get(title)
+        row = by_title.get(title)
         if row is None or row["verdict"] == UNDEFINED or not _finite(row):
             words = "undefined" if row else "not judged"
             axes.text(rows.low, y, f" {words}", color=SOFT, fontsize=10, fontstyle="italic", va="center")
     for verdict in STYLES:
-        marked = [(y, own[t]) for y, t in enumerate(rows.titles) if t in own and own[t]["verdict"] == verdict]
+        marked = [
+            (y, by_title[t]) for y, t in enumerate(rows.titles) if t in by_title and by_title[t]["verdict"] == verdict
+        ]
         _mitigation_dumbbells(axes, rows, [(y, row) for y, row in marked if _finite(row)], one, verdict)
 
 

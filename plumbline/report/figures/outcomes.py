@@ -61,8 +61,8 @@ def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> P
     names = in_order(rows["model"], models)
 
     def draw(axes: Axes, index: int) -> None:
-        own = where(rows, event=events[index]).to_dicts()
-        marks = [_mark(row, names.index(row["model"])) for row in own]
+        of_event = where(rows, event=events[index]).to_dicts()
+        marks = [_mark(row, names.index(row["model"])) for row in of_event]
         cap = cap_of(marks, at_most=3)
         percent_scale(axes, cap)
         dots_with_intervals(axes, marks, SLATE, cap=cap)
@@ -110,24 +110,24 @@ class _Shares:
 
     @property
     def cap(self) -> float:
-        every = [mark for own in self.marks.values() for _, mark in own]
+        every = [mark for each_marks in self.marks.values() for _, mark in each_marks]
         return max(cap_of(every, at_most=3), 1.05 * max(self.planted.values(), default=0.0))
 
     def draw(self, axes: Axes, model: str) -> None:
         if defined(everyone := self.everyone.get(model)):
             axes.axvline(or_nan(everyone), color=FAINT, linewidth=1.4, zorder=0)
         for attribute in dict.fromkeys(a for a, _ in self.lines):
-            own = [mark for kind, mark in self.marks[model] if kind == attribute]
-            attribute_dots(axes, own, attribute, cap=self.cap, size=6.5)
+            each_marks = [mark for kind, mark in self.marks[model] if kind == attribute]
+            attribute_dots(axes, each_marks, attribute, cap=self.cap, size=6.5)
         for (name, attribute, group), rate in self.planted.items():
             if name == model and (attribute, group) in self.lines:
                 y = self.lines.index((attribute, group))
                 axes.plot([rate], [y], "|", color=INK, markersize=11, markeredgewidth=2, zorder=2)
 
     def entries(self) -> list[LegendDot]:
-        found = [attribute_entry(attribute) for attribute in dict.fromkeys(a for a, _ in self.lines)]
-        found += [LegendDot("planted truth", INK, marker="|")] if self.planted else []
-        return found + ([LegendDot("all images", FAINT, marker="|")] if self.everyone else [])
+        entries = [attribute_entry(attribute) for attribute in dict.fromkeys(a for a, _ in self.lines)]
+        entries += [LegendDot("planted truth", INK, marker="|")] if self.planted else []
+        return entries + ([LegendDot("all images", FAINT, marker="|")] if self.everyone else [])
 
 
 def _shares(rows: pl.DataFrame, table: pl.DataFrame, planted: pl.DataFrame | None, **event: str) -> _Shares:
@@ -359,8 +359,8 @@ def opportunity_figure(
         percent_scale(axes, 1.0)
         for place, group in enumerate(groups):
             shift = apart(place, len(groups), 0.56 / len(groups))
-            own = where(rows, model=names[index], group=group).to_dicts()
-            marks = [_opportunity_mark(row, classes.index(row["event"]) + shift, reading) for row in own]
+            of_group = where(rows, model=names[index], group=group).to_dicts()
+            marks = [_opportunity_mark(row, classes.index(row["event"]) + shift, reading) for row in of_group]
             # An empty cell is said in the listing: words would lie over the other groups' dots.
             marks = [mark for mark in marks if math.isfinite(mark.value)]
             colour, shape = styles[place]

@@ -242,11 +242,11 @@ class Rows:
     @property
     def lines(self) -> list[tuple[str, str | None]]:
         """Return (heading, name) of each line of the figure; name is None for the line of a heading."""
-        found: list[tuple[str, str | None]] = []
+        lines: list[tuple[str, str | None]] = []
         for heading, names in self.blocks:
-            found += [(heading, None)] if heading else []
-            found += [(heading, name) for name in names]
-        return found
+            lines += [(heading, None)] if heading else []
+            lines += [(heading, name) for name in names]
+        return lines
 
     def place(self, name: str, heading: str = "") -> int:
         """Return the line of a row."""

@@ -89,8 +89,8 @@ def template_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ..
     if rows.is_empty():
         return None
     names, templates = in_order(rows["model"], models), in_order(rows["probe"], TEMPLATES)
-    found = set(rows.select("event", "definition").unique().iter_rows())
-    tasks = [task for task in TASKS if task in found]
+    drawn_kinds = set(rows.select("event", "definition").unique().iter_rows())
+    tasks = [task for task in TASKS if task in drawn_kinds]
     control = is_control(table, dataset)
     marks = {
         (task, template): [
@@ -101,7 +101,7 @@ def template_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ..
         for template in templates
     }
     low, high = ends_with_room(
-        (end for own in marks.values() for mark in own for end in (mark.value, mark.low, mark.high)),
+        (end for each_marks in marks.values() for mark in each_marks for end in (mark.value, mark.low, mark.high)),
         least=CONTROL_BOUND if control else 0.0,
         otherwise=0.01,
     )
@@ -114,8 +114,8 @@ def template_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ..
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
         _joined(axes, [marks[tasks[index], template] for template in templates])
         for template, (colour, shape) in styles.items():
-            own = marks[tasks[index], template]
-            dots_with_intervals(axes, own, colour, cap=high, size=6, shape=shape)
+            each_marks = marks[tasks[index], template]
+            dots_with_intervals(axes, each_marks, colour, cap=high, size=6, shape=shape)
 
     return Picture(
         name=f"templates-{dataset}",
@@ -215,10 +215,10 @@ def bias_size_figure(
         for row, model in enumerate(names):
             for column, event in enumerate(events):
                 axes = panel(figure, left + column * (each + 26), top + row * (height + gap), each, height)
-                own = by(where(shares, model=model, event=event), "group")
+                of_event = by(where(shares, model=model, event=event), "group")
                 _curve_frame(axes, bins, bottom=row == len(names) - 1, first=column == 0)
                 _fill(axes, [or_nan(filled.get((model, event, b), {}).get("value")) for b in bins])
-                _curve(axes, [own.get((b,)) for b in bins], reading)
+                _curve(axes, [of_event.get((b,)) for b in bins], reading)
                 if row == 0:
                     panel_title(axes, event)
             middle = top + row * (height + gap) + height / 2

@@ -170,8 +170,8 @@ def gap_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], d
     def draw(axes: Axes, index: int) -> None:
         percent_scale(axes, cap)
         for valence in VALENCES:
-            own = marks[suites[index], valence]
-            dots_with_intervals(axes, own, VALENCE_COLOURS[valence], cap=cap, size=6)
+            each_marks = marks[suites[index], valence]
+            dots_with_intervals(axes, each_marks, VALENCE_COLOURS[valence], cap=cap, size=6)
 
     return Picture(
         name=f"gap-{dataset}",

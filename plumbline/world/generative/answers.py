@@ -183,13 +183,13 @@ def answers(
     list of str
         n texts.
     """
-    said = {event: happens(attributes, source, event, prompt, instruction) for event in event_names()}
+    events = {event: happens(attributes, source, event, prompt, instruction) for event in event_names()}
     if prompt in KEYWORD_PROMPTS:
         left = planted()["keywords_left"][instruction]
-        texts = [", ".join(_keywords(*row, rng)[:left]) for row in _rows(attributes, said)]
+        texts = [", ".join(_keywords(*row, rng)[:left]) for row in _rows(attributes, events)]
     elif prompt in SENTENCE_PROMPTS:
         counts = np.floor(means(attributes, source, "backstory_sentences") + attributes["v"].to_numpy())
-        rows = zip(_rows(attributes, said), counts.astype(int), strict=True)
+        rows = zip(_rows(attributes, events), counts.astype(int), strict=True)
         texts = [sentences(prompt, *row, count, rng) for row, count in rows]
     elif prompt == "salary":
         named = attributes["occupation"] if occupations is None else pl.Series(occupations)
@@ -197,7 +197,7 @@ def answers(
     else:
         texts = _ratings(rating_means(attributes, source, prompt), attributes["v"].to_numpy(), rng)
     refusal = planted()["refusal"]
-    return [refusal if refused else text for refused, text in zip(said["refusal"], texts, strict=True)]
+    return [refusal if refused else text for refused, text in zip(events["refusal"], texts, strict=True)]
 
 
 def rating(mean: np.ndarray, latent: np.ndarray) -> np.ndarray:

@@ -139,12 +139,12 @@ def ask(
 def _answers(
     backend: Backend, subjects: Sequence[Subject], questions: Sequence[Question], decoding: Decoding
 ) -> list[str]:
-    asked = [
+    requests = [
         Asked(subject, question, row_key(backend.identity, subject, question, decoding))
         for subject, question in zip(subjects, questions, strict=True)
     ]
-    answers = dict(backend.answers(asked, decoding))
-    return [answers[row].text for row in range(len(asked))]
+    answers = dict(backend.answers(requests, decoding))
+    return [answers[row].text for row in range(len(requests))]
 
 
 def load(folder: Path) -> Backend:
