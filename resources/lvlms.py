@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from upath import UPath
+
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError
@@ -11,7 +13,9 @@ from plumbline.generators.backend import Backend
 from plumbline.http.keys import read_key
 from plumbline.language.cell import Judge
 from plumbline.language.user_files import read_annotations, read_dictionaries
+from plumbline.provenance.code_versions import code_version
 from plumbline.scorers.scorer import Scorer
+from plumbline.storage.files import commit_bytes
 from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
@@ -93,13 +97,22 @@ def endpoint_backend(workspace: Workspace, model: str, endpoint: EndpointSetting
 
 
 def backend_identity(workspace: Workspace, model: str) -> str:
-    """Return the identity that a generative model's answers are kept under; no weights are loaded."""
+    """Return the identity that a generative model's answers are kept under; no weights are loaded.
+
+    Tokenizer and image processor decide it, and transformers takes seconds to load them: what it was is kept in the
+    home, by the model's files, the placement, and the versions of code and libraries.
+    """
     entry = workspace.lvlm_entry(model)
     if entry.endpoint is not None:
         return endpoint_backend(workspace, model, entry.endpoint).identity
-    from plumbline.generators.loaded_model import identity_from_files
+    from plumbline.generators.loaded_model import identity_from_files, library_versions
 
-    return identity_from_files(workspace.lvlm_files(model), placement_of(workspace))
+    files, placement = workspace.lvlm_files(model), placement_of(workspace)
+    decides = [files.digest, files.family, placement.dtype, placement.device_kind, library_versions()]
+    kept = workspace.identities / digest_json([decides, code_version(identity_from_files)])
+    if not kept.is_file():
+        commit_bytes(UPath(kept), identity_from_files(files, placement).encode())
+    return kept.read_text("utf-8")
 
 
 def scorer_version(workspace: Workspace, name: str) -> str:

@@ -135,6 +135,11 @@ class Workspace:
         return UPath(self.home / "lake" if root is None else from_checkout(root))
 
     @property
+    def identities(self) -> Path:
+        """Return the folder of what generative models on this disk were last found to be."""
+        return self.home / "identities"
+
+    @property
     def fetched(self) -> Path:
         """Return the folder of checkpoints that `plumbline fetch` got."""
         return self.home / "checkpoints"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from plumbline.errors import ConfigError
 
@@ -59,14 +61,26 @@ class Placement:
             If `device` is a GPU that is not there.
         """
         if device == "auto":
-            import torch
-
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+            device = "cuda" if _has_gpu() else "cpu"
         elif device != "cpu":
             _require_gpu(device)
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         return cls(device, dtype, compiled)
+
+
+def _has_gpu() -> bool:
+    """Return whether torch can use a GPU of this machine; to load torch takes seconds, so that it is asked last."""
+    if "torch" not in sys.modules and sys.platform == "linux" and not any(map(_is_of_a_gpu, Path("/dev").iterdir())):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _is_of_a_gpu(device: Path) -> bool:
+    """Return whether a device file is that of a GPU: of a driver of NVIDIA, of a Jetson, of WSL, of AMD."""
+    return device.name.startswith(("nvidia", "nvhost", "nvmap", "dxg", "kfd"))
 
 
 def _require_gpu(device: str) -> None:

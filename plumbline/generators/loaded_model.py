@@ -117,12 +117,17 @@ def identity_of(
         "dtype": placement.dtype,
         "device": placement.device_kind,
         "attention": ATTENTION,
-        "libraries": {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")},
+        "libraries": library_versions(),
     }
     if images is not None:
         decoder = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
         parts |= {"images": images.settings(), "decoder": decoder}
     return digest_json(parts)
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that decide what a model answers."""
+    return {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")}
 
 
 # The identity from a model's files alone: a plan must not wait for billions of weights.

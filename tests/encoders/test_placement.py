@@ -1,5 +1,8 @@
 """Where a model runs: what is `auto` is filled in, and a device that is not there is refused."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -27,3 +30,13 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
     for there, expected in ((False, Placement("cpu", "float32")), (True, Placement("cuda", "bfloat16"))):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert Placement.choose() == expected
+
+
+def test_torch_is_not_loaded_to_learn_that_there_is_no_gpu():
+    code = (
+        "import sys; from pathlib import Path; from plumbline.checkpoints import device; "
+        "device._is_of_a_gpu = lambda path: False; "
+        "print(device.Placement.choose(), 'torch' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == f"{Placement('cpu', 'float32')} False"
