@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-encoders \
-        bench-generation bench-language docs screenshots ui report clean help
+        bench-generation bench-language bench-growth docs screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -67,6 +67,9 @@ bench-generation: $(READY)  ## answers of a LLaVA with what is shared, against `
 
 bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, against scikit-learn and pandas
 	@$(BIN)/python -m benchmarks.language
+
+bench-growth: $(READY)  ## time and memory of 1,000 to 1,000,000 records, with the exponents' bar
+	@$(BIN)/python -m benchmarks.growth
 
 screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (needs Chromium)
 	@$(BIN)/python -m documentation.screenshots

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -52,28 +52,36 @@ def read_suites() -> list[Suite]:
     return [suite for suite in suites if suite.family in wanted]
 
 
-def cells() -> Iterator[Cell]:
-    """Draw the cells of the grid: 7 races and 2 genders, images whose answers depend on both a little."""
-    suites = read_suites()
-    races = next(suite.class_labels for suite in suites if suite.id == "trident")
+def cells(images: int = IMAGES, *, suites: Sequence[Suite] | None = None) -> Iterator[Cell]:
+    """Draw the cells of the grid: 7 races and 2 genders, images whose answers depend on both a little.
+
+    Parameters
+    ----------
+    images : int
+        Of each cell.
+    suites : sequence of Suite, optional
+        What the encoders are asked; by default all that some family reads.
+    """
+    every = read_suites()
+    races = next(suite.class_labels for suite in every if suite.id == "trident")
     for dataset in range(DATASETS):
         rng = np.random.default_rng([0, dataset])
-        gender, race = rng.integers(0, len(GENDERS), IMAGES), rng.integers(0, len(races), IMAGES)
+        gender, race = rng.integers(0, len(GENDERS), images), rng.integers(0, len(races), images)
         records = pl.DataFrame(
             {
-                "image_id": [f"{i:016x}" for i in rng.integers(0, 2**63, IMAGES)],
+                "image_id": [f"{i:016x}" for i in rng.integers(0, 2**63, images)],
                 "gender": np.array(GENDERS)[gender],
                 "race": np.array(races)[race],
-                "auto_gender": rng.choice(GENDERS, IMAGES),
-                "auto_gender_margin": rng.random(IMAGES),
+                "auto_gender": rng.choice(GENDERS, images),
+                "auto_gender_margin": rng.random(images),
             }
         )
         for encoder in range(ENCODERS):
             drawn = np.random.default_rng([1, dataset, encoder])
-            faces = drawn.normal(size=(IMAGES, DIMENSIONS)).astype(np.float32)
+            faces = drawn.normal(size=(images, DIMENSIONS)).astype(np.float32)
             faces[:, 0] += 0.5 * gender
             faces[:, 1] += 0.2 * race
-            answers = {suite.id: answer(suite, faces, drawn) for suite in suites}
+            answers = {suite.id: answer(suite, faces, drawn) for suite in suites or every}
             yield Cell(f"encoder {encoder}", f"dataset {dataset}", records, logits=answers, keep={})
 
 

@@ -167,8 +167,9 @@ def fill(
     progress : callable, optional
     """
     spans = plan.shards()
-    lacking = {i: [r for r, array in enumerate(arrays) if i in array.missing] for i in range(len(spans))}
-    pieces = {i: plan.batches(spans[i]) for i, missing in lacking.items() if missing}
+    missing = [set(array.missing) for array in arrays]
+    lacking = {i: [r for r, shards in enumerate(missing) if i in shards] for i in range(len(spans))}
+    pieces = {i: plan.batches(spans[i]) for i, without in lacking.items() if without}
     done, to_do = 0, sum(len(spans[i]) for i in pieces)
     with batches([piece for of_shard in pieces.values() for piece in of_shard]) as stream:
         for i, of_shard in pieces.items():
@@ -198,6 +199,12 @@ def first_named(names: Sequence[object], bad: NDArray[np.bool_]) -> str:
     return ", ".join(marked[:5]) + (" …" if len(marked) > 5 else "")
 
 
-def joined(arrays: Sequence[NDArray[Any]], *, width: int) -> NDArray[np.float32]:
-    """Concatenate blocks of rows; no blocks give a (0, width) array."""
-    return np.concatenate(arrays) if arrays else np.zeros((0, width), dtype=np.float32)
+def joined(arrays: list[NDArray[np.float32]], *, width: int) -> NDArray[np.float32]:
+    """Concatenate blocks of rows, taken out of the list, which would hold them once more; none give (0, width)."""
+    whole = np.empty((sum(map(len, arrays)), arrays[0].shape[1] if arrays else width), dtype=np.float32)
+    stop = len(whole)
+    while arrays:
+        block = arrays.pop()
+        whole[stop - len(block) : stop] = block
+        stop -= len(block)
+    return whole
