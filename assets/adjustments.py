@@ -1,48 +1,22 @@
 """Adaptive Logit Adjustment: fits on a few labelled images of every class."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
-import polars as pl
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
 from assets.mitigation_fits import below, require_fits
 from assets.partitions import GRID
 from assets.results import OWNERS, markdown_table, materialised
-from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell
 from plumbline.mitigations import LogitAdjustment
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.cells import TRIDENT, fit_suites
-from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, ablation
+from plumbline.mitigations.logit_adjustment.cells import Adjustments, fit_adjustments
+from plumbline.mitigations.logit_adjustment.rows import ablations, mean_gains
 from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
 
 NAME = "logit_adjustment"
-
-
-@dataclass(frozen=True)
-class Adjustments:
-    """The logit adjustments of a cell.
-
-    Attributes
-    ----------
-    fits : dict of str to dict of str to LogitAdjustment
-        By id in the audit file, then by what is adjusted: `trident` for the one-probe tests, or an outcome suite.
-    absent : dict of str to dict of str to str
-        By id, then by outcome suite: why it cannot be adjusted.
-    """
-
-    fits: dict[str, dict[str, LogitAdjustment]] = field(default_factory=dict)
-    absent: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    @property
-    def of_probes(self) -> dict[str, LogitAdjustment]:
-        """Return the adjustments of the one-probe tests by id."""
-        return {name: fits[TRIDENT] for name, fits in self.fits.items() if TRIDENT in fits}
 
 
 @dg.asset(
@@ -63,9 +37,13 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     """
     stored = passed_cell(context, workspace)
     adjustments = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
-    cell = stored.read() if adjustments else None
-    fitted = Adjustments() if cell is None else _fitted(stored, cell, adjustments)
-    ablated = _ablated(stored, cell, adjustments)
+    cell, audit = stored.read() if adjustments else None, workspace.audit
+    seed, confidence = audit.statistics.seed, audit.statistics.confidence
+    fitted = Adjustments()
+    if cell is not None:
+        required = [name for name, named in audit.mitigated[stored.dataset, stored.model].items() if named]
+        fitted = fit_adjustments(cell, adjustments, required=required, seed=seed)
+    ablated = ablations(cell, adjustments, seed=seed, confidence=confidence)
     arrays: dict[str, NDArray[Any]] = {}
     details: dict[str, dict[str, dict[str, str]]] = {}
     for name, fits in fitted.fits.items():
@@ -84,50 +62,8 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
         lake=workspace.lake,
         fits=dg.MetadataValue.json(details),
         not_adjusted=dg.MetadataValue.json(fitted.absent),
-        ablation=dg.MetadataValue.md(_gains(ablated)),
+        ablation=dg.MetadataValue.md(markdown_table(mean_gains(ablated))),
     )
-
-
-def _fitted(stored: StoredCell, cell: Cell, adjustments: Mapping[str, LogitAdjustmentSettings]) -> Adjustments:
-    """Fit every adjustment that is asked for; one that the audit file names for this cell must have something to fit.
-
-    Raises
-    ------
-    MetricError
-        If it has not.
-    """
-    found, audit = Adjustments(), stored.workspace.audit
-    named = audit.mitigated[stored.dataset, stored.model] if adjustments else {}
-    for name, settings in adjustments.items():
-        fits, absent = fit_suites(cell, settings, seed=audit.statistics.seed)
-        found.fits[name], found.absent[name] = fits, absent
-        if not fits and named[name]:
-            raise MetricError(
-                f"the mitigation `{name}` has nothing to be fitted on",
-                where=stored.partition,
-                found="; ".join(f"{suite}: {why}" for suite, why in absent.items()) or "no suite",
-                hint="leave it out for this dataset",
-            )
-    return found
-
-
-def _ablated(stored: StoredCell, cell: Cell | None, adjustments: Mapping[str, LogitAdjustmentSettings]) -> pl.DataFrame:
-    """Return what other numbers of images and learning rates would have given, where that is asked for."""
-    frames, statistics = (
-        [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})],
-        stored.workspace.audit.statistics,
-    )
-    for name, settings in adjustments.items():
-        if cell is not None and settings.ablation:
-            rows = ablation(cell, settings, seed=statistics.seed, confidence=statistics.confidence)
-            frames.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
-    return pl.concat(frames)
-
-
-def _gains(ablated: pl.DataFrame) -> str:
-    """Return the mean gain over probes of every tried number of images and learning rate."""
-    over = ["condition", "varied", "per_class", "learning_rate"]
-    return markdown_table(ablated.group_by(over, maintain_order=True).agg(pl.col("value", "sd").mean()))
 
 
 def read_adjustments(stored: StoredCell) -> Adjustments:

@@ -22,13 +22,9 @@ from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, build_cell
-from plumbline.metrics.paired.comparisons import retrieval_hits
-from plumbline.metrics.paired.mitigations import mitigated_cell, mitigation_effects
 from plumbline.metrics.registry import FAMILIES
-from plumbline.mitigations import adjustment_rows
-from plumbline.mitigations.logit_adjustment.cells import adjusted_outcomes
+from plumbline.mitigations.judging import judge_mitigations
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
-from plumbline.mitigations.training_rows import judged_rows, label_captions
 from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
@@ -39,10 +35,8 @@ FAMILY_VERSIONS = {
 }
 """Metric family -> version of the code that makes its rows of a stored cell."""
 JUDGING_VERSION = code_version(
-    build_cell, judged_rows, label_captions, mitigated_cell, mitigation_effects, retrieval_hits, adjustment_rows,
-    adjusted_outcomes,
-    shells=[__name__, "assets.mitigated", "assets.adjustments", "assets.mitigation_fits"],
-)  # fmt: skip
+    build_cell, judge_mitigations, shells=[__name__, "assets.mitigated", "assets.adjustments", "assets.mitigation_fits"]
+)
 """Version of the code that judges a mitigation by its features or logits."""
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""

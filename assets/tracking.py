@@ -13,9 +13,10 @@ from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
+from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
-from plumbline.provenance.tracked_numbers import BEFORE, BEFORE_TEST_ROWS, cost_metrics, headline_metrics
+from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.tracking import TrackedCell, Tracking
 from resources.workspace import Workspace

@@ -56,6 +56,9 @@ METRIC_SCHEMA: Schema = {
 }
 """The columns of the metric table: what was measured, the estimate, and its lineage."""
 
+BEFORE, BEFORE_TEST_ROWS = "before", "before_test_rows"
+"""Conditions without a mitigation: on all images; on those that no mitigation was fitted on, where these are fewer."""
+
 REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic")
 
 

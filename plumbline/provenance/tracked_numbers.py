@@ -4,11 +4,9 @@ import math
 
 import polars as pl
 
+from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.metrics.registry import METRICS
-
-BEFORE, BEFORE_TEST_ROWS = "before", "before_test_rows"
-"""The checkpoint as it is; and the same on the images that no mitigation was fitted on, where those are fewer."""
 
 # One number per question; words of a trait and single templates are only in the tables.
 _HEADLINES = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -330,3 +330,55 @@ def fit_suites(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: in
         else:
             fits[name] = adjusted
     return SuiteFits(fits, absent)
+
+
+@dataclass(frozen=True)
+class Adjustments:
+    """The logit adjustments of a cell.
+
+    Attributes
+    ----------
+    fits : dict of str to dict of str to LogitAdjustment
+        By id in the audit file, then by what is adjusted: `trident` for the one-probe tests, or an outcome suite.
+    absent : dict of str to dict of str to str
+        By id, then by outcome suite: why it cannot be adjusted.
+    """
+
+    fits: dict[str, dict[str, LogitAdjustment]] = field(default_factory=dict)
+    absent: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def of_probes(self) -> dict[str, LogitAdjustment]:
+        """Return the adjustments of the one-probe tests by id."""
+        return {name: fits[TRIDENT] for name, fits in self.fits.items() if TRIDENT in fits}
+
+
+def fit_adjustments(
+    cell: AuditedCell, settings_of: Mapping[str, LogitAdjustmentSettings], *, required: Collection[str] = (), seed: int
+) -> Adjustments:
+    """Fit logit adjustments to a cell, as `fit_suites` does each.
+
+    Parameters
+    ----------
+    settings_of : mapping of str to LogitAdjustmentSettings
+        By id.
+    required : collection of str
+        Ids of those that must have something to fit.
+
+    Raises
+    ------
+    MetricError
+        If one of these has not.
+    """
+    adjustments = Adjustments()
+    for name, settings in settings_of.items():
+        fits, absent = fit_suites(cell, settings, seed=seed)
+        adjustments.fits[name], adjustments.absent[name] = fits, absent
+        if not fits and name in required:
+            raise MetricError(
+                f"the mitigation `{name}` has nothing to be fitted on",
+                where=f"{cell.dataset}|{cell.model}",
+                found="; ".join(f"{suite}: {why}" for suite, why in absent.items()) or "no suite",
+                hint="leave it out for this dataset",
+            )
+    return adjustments

@@ -349,6 +349,24 @@ def ablation(
     return pl.concat(frames)
 
 
+def ablations(
+    cell: AuditedCell | None, settings_of: Mapping[str, LogitAdjustmentSettings], *, seed: int, confidence: float
+) -> pl.DataFrame:
+    """Return the `ablation` of every adjustment whose settings ask for it, with its id as `condition`."""
+    frames = [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})]
+    for name, settings in settings_of.items():
+        if cell is not None and settings.ablation:
+            rows = ablation(cell, settings, seed=seed, confidence=confidence)
+            frames.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
+    return pl.concat(frames)
+
+
+def mean_gains(ablated: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean gain over probes of every tried number of images and learning rate of `ablations`."""
+    over = ["condition", "varied", "per_class", "learning_rate"]
+    return ablated.group_by(over, maintain_order=True).agg(pl.col("value", "sd").mean())
+
+
 def _gains(
     tests: ProbeTests, settings: LogitAdjustmentSettings, rates: Sequence[float], *, seed: int, confidence: float
 ) -> Iterator[Row]:
