@@ -1,7 +1,6 @@
 """Fitted mitigations of a cell in the lake: parameters as safetensors, with what they were fitted on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,35 +8,9 @@ from numpy.typing import NDArray
 
 from assets.cells import StoredCell
 from plumbline.errors import StorageError
+from plumbline.mitigations.fitting import FittedTexts
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.storage import Committed
-
-_NOTHING = np.zeros((0, 0), np.float32)
-
-
-@dataclass(frozen=True)
-class FittedTexts:
-    """The fits of one method on a cell, and what they make of the cell's texts.
-
-    Attributes
-    ----------
-    texts : tuple of str
-        The prompts of the cell's suites and the captions of its images.
-    before : (m, d) float32
-        Their features as the encoder gives them.
-    fits : mapping of str to FittedMitigation
-        By id in the audit file.
-    features : mapping of str to (m, d) float32
-        The mitigated features, by id.
-    absent : mapping of str to str
-        What could not be fitted here, with the reason.
-    """
-
-    texts: tuple[str, ...] = ()
-    before: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
-    fits: Mapping[str, FittedMitigation] = field(default_factory=dict)
-    features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Committed:

@@ -1,22 +1,19 @@
 """The plan of an audit: how many images and questions, from the audit file and what is stored; no model is loaded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil
 
 import polars as pl
 
 from assets.asked_cells import cell_suites, declaration_of
 from assets.slices import AskedSlice, asked_slices
-from plumbline.catalog.prompts import typical_tokens
 from plumbline.catalog.studies import DatasetSize, published_sizes
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
-from plumbline.encoders.plan import ArchitectureSummary, EncoderPlan, PlannedCell, architecture_summary
+from plumbline.encoders.plan import ArchitectureSummary, ComputedCell, EncoderPlan, architecture_summary, plan_cell
 from plumbline.errors import ConfigError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
-from plumbline.generators.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of, published_slices
+from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
 from plumbline.storage import Committed
 from plumbline.world.folders import PLANTED
 from resources.lvlms import backend_identity
@@ -92,24 +89,16 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
         if dataset not in counted:
             counted[dataset] = absent[dataset].images if dataset in absent else images_of(workspace, dataset)
         outline, address = outlines[encoder], workspace.audit.encoders[encoder].address
-        suites = cell_suites(workspace, dataset, encoder, family=outline.family)
-        texts = {text for suite in suites for text in suite.texts}
-        committed, pair = _computed(workspace, dataset, encoder), outline.family.logit == "pair"
         of_checkpoint = (dataset, address, outline.family.name)
         planned.append(
-            PlannedCell(
-                dataset=dataset,
-                encoder=encoder,
+            plan_cell(
+                dataset,
+                encoder,
                 images=counted[dataset],
-                prompts=tuple(len(suite.texts) for suite in suites),
-                distinct_prompts=len(texts),
-                logit=outline.family.logit,
-                width=outline.width,
-                is_there=committed.logits if pair else committed.embedded or of_checkpoint in embedded,
-                has_records=committed.records,
-                # A cell that only labels genders writes the labels in place of an index.
-                has_index=committed.index if suites else committed.labels,
-                has_logits=committed.logits and texts <= committed.texts,
+                suites=cell_suites(workspace, dataset, encoder, family=outline.family),
+                architecture=outline,
+                computed=_computed(workspace, dataset, encoder),
+                shared=of_checkpoint in embedded,
             )
         )
         embedded.add(of_checkpoint)
@@ -130,26 +119,10 @@ def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
     return architecture_summary(encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family)
 
 
-@dataclass(frozen=True)
-class _Computed:
-    """What earlier runs have written of a cell; whether weights changed since is for the audit to see."""
-
-    records: bool = False
-    index: bool = False
-    labels: bool = False
-    logits: bool = False
-    texts: frozenset[str] = frozenset()
-
-    @property
-    def embedded(self) -> bool:
-        """Return whether the images have gone through the image tower, to be embedded or to be labelled."""
-        return self.index or self.labels
-
-
-def _computed(workspace: Workspace, dataset: str, encoder: str) -> _Computed:
+def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
     records = recorded(workspace, dataset)
     if records is None:
-        return _Computed()
+        return ComputedCell()
 
     def of_these(name: str, partition: str) -> Committed | None:
         one = workspace.lake.committed(name, partition=partition)
@@ -158,7 +131,7 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> _Computed:
     cell = f"{dataset}|{encoder}"
     labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
     logits = of_these("probe_logits", cell)
-    return _Computed(
+    return ComputedCell(
         records=True,
         index=of_these("image_embeddings", cell) is not None,
         labels=labelled is not None and labelled.details["labeller"] == encoder,
@@ -234,7 +207,7 @@ def _planned(
         _identity(workspace, model, anywhere=absent is not None),
         _tokens_per_second(workspace, model, slices),
     )
-    endpoint, planned = workspace.lvlm_entry(model).endpoint, []
+    planned = []
     for name, sliced in slices.items():
         if only not in (None, name):
             continue
@@ -248,19 +221,15 @@ def _planned(
         )
         keys = pl.DataFrame({"row_key": [one.key for one in questions]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
-        left = [one for one in questions if one.key in lacking]
-        read = sum(ceil(len(one.question.text) / CHARACTERS_OF_A_TOKEN) for one in left)
-        answer_tokens = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
         planned.append(
-            PlannedSlice(
-                model=model,
-                slice=name,
-                rows=len(questions),
-                finished=len(questions) - len(left),
-                prompt_tokens=read,
-                new_tokens=answer_tokens,
-                seconds=None if rate is None else answer_tokens / rate,
-                cost=cost_of(endpoint, read, answer_tokens),
+            plan_slice(
+                model,
+                name,
+                questions,
+                lacking,
+                most_new_tokens=decoding.max_new_tokens,
+                tokens_per_second=rate,
+                endpoint=workspace.lvlm_entry(model).endpoint,
             )
         )
     return planned

@@ -9,24 +9,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
-from assets.mitigation_fits import FittedTexts, write_text_fits
+from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
-from plumbline.mitigations.registry import apply_text_mitigation
+from plumbline.errors import CheckpointError
+from plumbline.mitigations.fitting import FittedTexts, fit_text_mitigations
 from plumbline.mitigations.settings import METHODS, Method
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
-from plumbline.mitigations.training_rows import (
-    TrainingRows,
-    is_training_row,
-    judged_rows,
-    label_captions,
-    training_rows,
-)
+from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
+from plumbline.mitigations.training_rows import judged_rows, label_captions, training_rows
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -122,58 +116,25 @@ class _Bench:
 
     def fit(self, settings_of: dict[str, TextMitigationSettings]) -> FittedTexts:
         """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
-        fits, features, absent = {}, {}, {}
-        named = self.stored.workspace.audit.mitigated[self.stored.dataset, self.stored.model]
-        for name, settings in settings_of.items():
-            try:
-                fitted = self._fitted(name, settings)
-                features[name] = self._features(name, fitted)
-                fits[name] = fitted
-            except (MetricError, EncodingError) as error:
-                if named[name]:
-                    raise
-                absent[name] = error.what
-        return FittedTexts(self.texts, self.features, fits, features, absent)
-
-    def _fitted(self, name: str, settings: TextMitigationSettings) -> FittedMitigation:
-        workspace = self.stored.workspace
-        with progress_of(f"{self.stored.partition}: training {name}") as progress:
-            fitted = settings.fit(
-                FitContext(
-                    encoder=self.encoder,
-                    embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
-                    rows=self._training_rows,
-                    seed=workspace.audit.statistics.seed,
-                    store=workspace.training,
-                    progress=progress,
-                )
-            )
-        judged = set(self.records.filter(judged_rows(self.records))["image_id"])
-        if seen := judged.intersection(fitted.train_ids):
-            raise StorageError(
-                f"the mitigation `{name}` was fitted on images that it would be judged on",
-                where=self.stored.partition,
-                found=f"{len(seen)} images",
-                expected="none",
-            )
-        return fitted
-
-    def _features(self, name: str, fitted: FittedMitigation) -> NDArray[np.float32]:
-        """Return the features that a fit gives the cell's texts."""
-        features = apply_text_mitigation(fitted, self.encoder, self.texts, self.features)
-        if gone := [text for text, row in zip(self.texts, features) if not row.any()]:
-            raise MetricError(
-                f"the mitigation `{name}` leaves nothing of some texts, so that no image can match them",
-                where=self.stored.partition,
-                found=", ".join(gone[:3]),
-                hint="try fewer attributes, or a larger calibration",
-            )
-        return features
-
-    def _training_rows(self, attribute: str) -> TrainingRows:
-        if is_training_row(self.records).all():
-            raise MetricError("every image is a training image: none is left to judge a mitigation on")
-        return training_rows(self.records, self.images, attribute=attribute)
+        workspace, where = self.stored.workspace, self.stored.partition
+        named = workspace.audit.mitigated[self.stored.dataset, self.stored.model]
+        context = FitContext(
+            encoder=self.encoder,
+            embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
+            rows=lambda attribute: training_rows(self.records, self.images, attribute=attribute),
+            seed=workspace.audit.statistics.seed,
+            store=workspace.training,
+        )
+        return fit_text_mitigations(
+            settings_of,
+            context,
+            records=self.records,
+            texts=self.texts,
+            features=self.features,
+            required=[name for name in settings_of if named[name]],
+            progress_of=lambda name: progress_of(f"{where}: training {name}"),
+            where=where,
+        )
 
 
 def prompts_of(stored: StoredCell) -> tuple[str, ...]:

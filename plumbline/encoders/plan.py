@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.catalog.studies import recognise
+from plumbline.catalog.suites import Suite
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
 from plumbline.checkpoints.folders import read_configuration
 from plumbline.encoders.families import FAMILIES, Family, Logit
@@ -136,6 +137,64 @@ class PlannedCell:
     def seconds(self, rates: Rates) -> float:
         """Return how long the images or pairs take on one device."""
         return self.images_to_embed / rates.images_per_second + self.pairs_to_score / rates.pairs_per_second
+
+
+@dataclass(frozen=True)
+class ComputedCell:
+    """What earlier runs have written of a cell; whether weights changed since is for the audit to see.
+
+    Attributes
+    ----------
+    records, index, labels, logits : bool
+        Whether there are records of the dataset, and of these the index of embeddings, labels by this encoder, logits.
+    texts : frozenset of str
+        The prompts of the logits.
+    """
+
+    records: bool = False
+    index: bool = False
+    labels: bool = False
+    logits: bool = False
+    texts: frozenset[str] = frozenset()
+
+
+def plan_cell(
+    dataset: str,
+    encoder: str,
+    *,
+    images: int,
+    suites: Sequence[Suite],
+    architecture: ArchitectureSummary,
+    computed: ComputedCell,
+    shared: bool = False,
+) -> PlannedCell:
+    """Plan one encoder on one dataset.
+
+    Parameters
+    ----------
+    suites : sequence of Suite
+        None where the encoder only labels genders.
+    shared : bool
+        Whether another cell of the plan embeds the same images with the same weights.
+    """
+    texts = {text for suite in suites for text in suite.texts}
+    # To be embedded or to be labelled, the images have gone through the image tower.
+    embedded = computed.index or computed.labels or shared
+    logit = architecture.family.logit
+    return PlannedCell(
+        dataset=dataset,
+        encoder=encoder,
+        images=images,
+        prompts=tuple(len(suite.texts) for suite in suites),
+        distinct_prompts=len(texts),
+        logit=logit,
+        width=architecture.width,
+        is_there=computed.logits if logit == "pair" else embedded,
+        has_records=computed.records,
+        # A cell that only labels genders writes the labels in place of an index.
+        has_index=computed.index if suites else computed.labels,
+        has_logits=computed.logits and texts <= computed.texts,
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -13,10 +13,11 @@ from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.studies import DatasetSize, SubsetSize
 from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry, Limit
 from plumbline.errors import ConfigError
+from plumbline.generators.backend import Asked
 from plumbline.generators.design import WHOLE, Slice, refuse_occupations
 from plumbline.http.settings import EndpointSettings
 
-CHARACTERS_OF_A_TOKEN = 4
+_CHARACTERS_OF_A_TOKEN = 4
 # Measured on a million synthetic answers in Parquet: an answer without its text, the text by its tokens, one score.
 _ANSWER, _TOKEN, _SCORE = 25, 2, 14
 
@@ -141,6 +142,46 @@ class Plan:
             )
 
 
+def plan_slice(
+    model: str,
+    slice_id: str,
+    asked: Sequence[Asked],
+    lacking: Collection[str],
+    *,
+    most_new_tokens: int,
+    tokens_per_second: float | None = None,
+    endpoint: EndpointSettings | None = None,
+) -> PlannedSlice:
+    """Plan what a model is asked about one slice.
+
+    Parameters
+    ----------
+    asked : sequence of Asked
+        Every row.
+    lacking : collection of str
+        Keys of the rows that are not there.
+    most_new_tokens : int
+        Of one answer, by the audit file.
+    tokens_per_second : float, optional
+        Of this model, where it has run.
+    endpoint : EndpointSettings, optional
+        None for a local model.
+    """
+    left = [one.question for one in asked if one.key in lacking]
+    prompt_tokens = sum(ceil(len(question.text) / _CHARACTERS_OF_A_TOKEN) for question in left)
+    new_tokens = sum(min(typical_tokens(question.prompt), most_new_tokens) for question in left)
+    return PlannedSlice(
+        model=model,
+        slice=slice_id,
+        rows=len(asked),
+        finished=len(asked) - len(left),
+        prompt_tokens=prompt_tokens,
+        new_tokens=new_tokens,
+        seconds=None if tokens_per_second is None else new_tokens / tokens_per_second,
+        cost=cost_of(endpoint, prompt_tokens, new_tokens),
+    )
+
+
 def cost_of(endpoint: EndpointSettings | None, read: int, written: int) -> float | None:
     """Return what tokens cost: nothing of a local model, None at an endpoint without prices."""
     if endpoint is None:
@@ -246,4 +287,4 @@ def _prompt_tokens(question: _Question, *, sees: bool) -> int:
         occupation=_OCCUPATION if needs_occupation(prompt) else None,
         described=None if sees else _DESCRIBED,
     )
-    return ceil(len(text) / CHARACTERS_OF_A_TOKEN)
+    return ceil(len(text) / _CHARACTERS_OF_A_TOKEN)

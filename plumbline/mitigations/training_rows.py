@@ -87,11 +87,13 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
     Raises
     ------
     MetricError
-        If the dataset has no training split, or no two groups of the attribute in it.
+        If the dataset has no training split, or nothing else, or no two groups of the attribute in it.
     """
     known = (attribute,) if attribute != "age" else AGES
     column = next((c for c in known if c in records.columns and records[c].null_count() < records.height), None)
     train = is_training_row(records)
+    if train.all():
+        raise MetricError("every image is a training image: none is left to judge a mitigation on")
     if column is None or not train.any():
         raise MetricError(
             f"there are no rows to train on: a training split with labels of `{attribute}` is needed",

@@ -4,7 +4,17 @@ import json
 
 import pytest
 
-from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates, architecture_summary
+from plumbline.catalog.suites import load_suite
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.plan import (
+    ArchitectureSummary,
+    ComputedCell,
+    EncoderPlan,
+    PlannedCell,
+    Rates,
+    architecture_summary,
+    plan_cell,
+)
 from resources.checkout import PROJECT
 
 RATES = Rates(images_per_second=50, pairs_per_second=10)
@@ -105,3 +115,44 @@ def test_a_configuration_without_a_width_is_no_guess(tmp_path):
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": {}}))
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"")
     assert architecture_summary("e", f"local-dir:{tmp_path}", tmp_path).width is None
+
+
+@pytest.mark.parametrize(
+    ("family", "computed", "shared", "is_there"),
+    [
+        ("clip", {}, False, False),
+        ("clip", {}, True, True),
+        ("clip", {"index": True}, False, True),
+        ("clip", {"labels": True}, False, True),
+        ("clip", {"logits": True}, False, False),
+        ("bridgetower", {"index": True}, True, False),
+        ("bridgetower", {"logits": True}, False, True),
+    ],
+)
+def test_images_went_through_a_tower_to_be_embedded_or_labelled_and_pairs_to_be_scored(
+    family, computed, shared, is_there
+):
+    crime = load_suite("crime")
+    architecture = ArchitectureSummary(FAMILIES[family], 512)
+    one = plan_cell(
+        "faces", "e", images=100, suites=[crime], architecture=architecture, computed=ComputedCell(**computed),
+        shared=shared,
+    )  # fmt: skip
+    assert one.is_there is is_there and one.prompts == (len(crime.texts),) and not one.has_logits
+
+
+def test_logits_are_there_if_they_are_of_all_prompts_and_labels_stand_for_an_index():
+    suites, architecture = [load_suite("crime"), load_suite("crime")], ArchitectureSummary(FAMILIES["clip"], 512)
+    texts = frozenset(suites[0].texts)
+
+    def planned(asked, **computed):
+        return plan_cell(
+            "f", "e", images=9, suites=asked, architecture=architecture, computed=ComputedCell(records=True, **computed)
+        )
+
+    assert planned(suites, logits=True, texts=texts).has_logits
+    assert not planned(suites, logits=True, texts=texts - {suites[0].texts[0]}).has_logits
+    assert planned(suites).distinct_prompts == len(texts) and planned(suites).has_records
+    for asked, kept in ((suites, "index"), ([], "labels")):
+        assert planned(asked, **{kept: True}).has_index
+        assert not planned(asked, **{({"index", "labels"} - {kept}).pop(): True}).has_index

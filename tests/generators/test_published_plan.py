@@ -7,7 +7,8 @@ from plumbline.catalog.prompts import typical_tokens
 from plumbline.catalog.studies import DatasetSize, SubsetSize, published_sizes
 from plumbline.config.entries import GenerateEntry
 from plumbline.errors import ConfigError
-from plumbline.generators.plan import Plan, published_slices
+from plumbline.generators.backend import Asked, Question, Subject
+from plumbline.generators.plan import Plan, plan_slice, published_slices
 from plumbline.http.settings import EndpointSettings
 
 FACES = DatasetSize(100, "here", {"race_gender": SubsetSize(5, 12), "physical_gender": SubsetSize(4, 10)})
@@ -107,3 +108,20 @@ def test_time_and_disk_follow_from_tokens_rows_and_scores():
     tokens = 10 * typical_tokens("describe")
     assert plan.hours is None and plan.seconds(100) == pytest.approx(tokens / 100)
     assert plan.bytes(scores=4) == 2 * (10 * (25 + 4 * 14) + 2 * tokens)
+
+
+def test_a_slice_costs_what_is_not_there_yet():
+    texts = {"a": "four", "b": "five.", "c": "x" * 9}
+    asked = [
+        Asked(Subject(key, None), Question("characteristics", "none", text, 0), key) for key, text in texts.items()
+    ]
+    prices = EndpointSettings(urls=("http://localhost:1/v1",), model="m", price_input=2.0, price_output=4.0)
+    usual = typical_tokens("characteristics")
+    one = plan_slice(
+        "m", "faces.all", asked, {"b", "c"}, most_new_tokens=usual + 1, tokens_per_second=usual / 5, endpoint=prices
+    )
+    assert (one.rows, one.finished, one.to_do) == (3, 1, 2)
+    assert (one.prompt_tokens, one.new_tokens) == (2 + 3, 2 * usual)
+    assert one.seconds == pytest.approx(10) and one.cost == pytest.approx((5 * 2 + 2 * usual * 4) / 1e6)
+    local = plan_slice("m", "faces.all", asked, {"a"}, most_new_tokens=usual - 1)
+    assert (local.prompt_tokens, local.new_tokens, local.seconds, local.cost) == (1, usual - 1, None, 0.0)
