@@ -7,8 +7,8 @@ from assets.cells import StoredCell
 from assets.mitigation_fits import require_fits
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
+from plumbline.metrics.paired.mitigations import bias_shifts, verdict_counts
 from plumbline.metrics.paired.mitigations import bias_transfer as transfer_of
-from plumbline.metrics.paired.mitigations import transfers, verdict_counts
 from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
@@ -69,7 +69,7 @@ def _not_tried(workspace: Workspace, dataset: str, model: str) -> list[tuple[str
 )
 def no_bias_is_moved(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Warn where a mitigation shifts bias from one axis to another."""
-    moved = transfers(workspace.lake.read_table("bias_transfer"))
+    moved = bias_shifts(workspace.lake.read_table("bias_transfer"))
     return dg.AssetCheckResult(
         passed=moved.is_empty(),
         severity=dg.AssetCheckSeverity.WARN,

@@ -159,7 +159,7 @@ def sc_weat(
 
 
 class AssociationSizes(NamedTuple):
-    """Statistics s and effect sizes es of columns, (m,) each; from `influences`, their (n, m) influences."""
+    """Statistics s and effect sizes es of columns, (m,) each."""
 
     statistic: NDArray[np.float64]
     effect_size: NDArray[np.float64]
@@ -236,14 +236,16 @@ def weat(
     MetricError
         If the dimensions differ, or an embedding is not finite or has no direction.
     """
-    sets = [_directions(e, name) for e, name in ((x, "x"), (y, "y"), (a, "a"), (b, "b"))]
-    if len({e.shape[1] for e in sets}) > 1:
-        raise MetricError("embeddings of different dimensions cannot be compared", found=[e.shape for e in sets])
-    if not all(len(e) for e in sets):
+    unit_embeddings = [_directions(e, name) for e, name in ((x, "x"), (y, "y"), (a, "a"), (b, "b"))]
+    if len({e.shape[1] for e in unit_embeddings}) > 1:
+        raise MetricError(
+            "embeddings of different dimensions cannot be compared", found=[e.shape for e in unit_embeddings]
+        )
+    if not all(len(e) for e in unit_embeddings):
         return Association(np.nan, np.nan, np.nan, False, joined(reason("empty_set")))
-    targets = np.concatenate(sets[:2])
-    association = targets @ sets[2].mean(axis=0) - targets @ sets[3].mean(axis=0)
-    in_x = np.arange(len(targets)) < len(sets[0])
+    targets = np.concatenate(unit_embeddings[:2])
+    association = targets @ unit_embeddings[2].mean(axis=0) - targets @ unit_embeddings[3].mean(axis=0)
+    in_x = np.arange(len(targets)) < len(unit_embeddings[0])
     # With the sizes fixed, S rises with the difference of means, so the test is that of one SC-WEAT column.
     column = sc_weat(association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, ddof=ddof)
     return Association(
@@ -281,7 +283,7 @@ class AssociationEstimates(NamedTuple):
 def association_estimates(
     columns: NDArray[np.float64],
     in_a: NDArray[np.bool_],
-    means: NDArray[np.float64],
+    category_weights: NDArray[np.float64],
     *,
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
@@ -293,7 +295,7 @@ def association_estimates(
     columns : (n, m) float64
     in_a : (n,) bool
         Images of the first group; both groups have images.
-    means : (m, c) float64
+    category_weights : (m, c) float64
         Weights of the columns in each category, whose s and es are weighted sums (equations 3 and 5).
     clusters : (n,) int, optional
         Cluster of each image; errors are then cluster-robust.
@@ -333,12 +335,19 @@ def association_estimates(
     return AssociationEstimates(
         statistic=estimates(statistic, of_statistic),
         effect_size=estimates(effect_size, of_effect),
-        mean_statistic=estimates(statistic @ means, of_statistic @ means),
-        mean_effect_size=estimates(_weighted(effect_size, means), _weighted(of_effect, means)),
+        mean_statistic=estimates(statistic @ category_weights, of_statistic @ category_weights),
+        mean_effect_size=estimates(_weighted(effect_size, category_weights), _weighted(of_effect, category_weights)),
     )
 
 
-def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> AssociationSizes:
+class AssociationInfluences(NamedTuple):
+    """Influences of each image on the statistics and effect sizes of columns, (n, m) each."""
+
+    statistic: NDArray[np.float64]
+    effect_size: NDArray[np.float64]
+
+
+def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> AssociationInfluences:
     """Return the (n, m) influence of each image on s and on es, within its own group.
 
     The variance over both groups is the mean of the groups' variances, weighted by their shares, plus the product of
@@ -346,18 +355,18 @@ def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Associa
     """
     n = len(columns)
     share = in_a.mean()
-    spread = np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0), np.nan)
+    deviation = np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0), np.nan)
     shift = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
     of_statistic, of_effect = np.empty_like(columns), np.empty_like(columns)
-    linear = (1 - share * (1 - share) * (shift / spread) ** 2) / spread
-    quadratic = shift / (2 * spread**3 * n)
+    linear = (1 - share * (1 - share) * (shift / deviation) ** 2) / deviation
+    quadratic = shift / (2 * deviation**3 * n)
     for mask, sign in ((in_a, 1), (~in_a, -1)):
         centred = columns[mask] - columns[mask].mean(axis=0)
         squares = centred**2
         moved = centred * (sign / mask.sum())
         of_statistic[mask] = moved
         of_effect[mask] = moved * linear - (squares - squares.mean(axis=0)) * quadratic
-    return AssociationSizes(of_statistic, of_effect)
+    return AssociationInfluences(of_statistic, of_effect)
 
 
 def _weighted(values: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -432,15 +441,15 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
     columns = perception.cosine[labelled]
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
-    mixtures = np.column_stack([scales, *perception.dimensions.values()])
-    permuted = _permutation_counts(np.column_stack([columns, columns @ mixtures]), contrasts, settings)
+    column_weights = np.column_stack([scales, *perception.dimensions.values()])
+    permuted = _permutation_counts(np.column_stack([columns, columns @ column_weights]), contrasts, settings)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
-    poles = np.column_stack([columns, columns @ mixtures[:, scales.shape[1] :]])
-    means = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
+    with_dimensions = np.column_stack([columns, columns @ column_weights[:, scales.shape[1] :]])
+    category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
     for contrast, counts in zip(contrasts, permuted):
         estimates = association_estimates(
-            poles, contrast.in_a, means, clusters=clusters, confidence=settings.confidence
+            with_dimensions, contrast.in_a, category_weights, clusters=clusters, confidence=settings.confidence
         )
         inside = int(contrast.in_a.sum())
         names, sizes = (contrast.group, contrast.reference), [inside, len(contrast.in_a) - inside]

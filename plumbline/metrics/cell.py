@@ -95,7 +95,7 @@ class SuiteLogits:
         return chosen.reshape(len(chosen), len(self.suite.templates), len(words))
 
     @property
-    def ranking(self) -> NDArray[np.float32]:
+    def scores(self) -> NDArray[np.float32]:
         """Return the scores whose argmax is the top-1 candidate: the cosines, or the logits where there are none."""
         return self.logits if self.cosine is None else self.cosine
 
@@ -220,7 +220,7 @@ def build_cell(
     )
 
 
-# --- What the rows of all families share.
+# --- Columns common to all rows.
 
 
 def base_row(cell: Cell, **columns: object) -> Row:
@@ -252,10 +252,10 @@ def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
     """
     if "set_id" not in records.columns:
         return rows
-    sets = records["set_id"].drop_nulls()
-    if sets.n_unique() == len(sets):
+    set_ids = records["set_id"].drop_nulls()
+    if set_ids.n_unique() == len(set_ids):
         return rows
-    note = reason("images_as_independent", images=len(sets), clusters=sets.n_unique())
+    note = reason("images_as_independent", images=len(set_ids), clusters=set_ids.n_unique())
     return [
         row if row.get("ci_low") is None else row | {"reason": joined(row.get("reason"), note)}  # type: ignore[arg-type]
         for row in rows

@@ -165,12 +165,12 @@ def skew_sums(
     zero, positive = (rates == 0).sum(axis=0), (rates > 0).sum(axis=0)
     cells = zero * (zero - 1) // 2 + positive * (positive - 1) // 2
     inverse = np.divide(1.0, rates, out=np.zeros_like(rates), where=rates > 0)
-    held = np.where(rates > 0, rates, 0.0)
+    positive_rates = np.where(rates > 0, rates, 0.0)
     if over_pairs == "max":
-        gap = np.maximum(held.max(axis=0) * inverse.max(axis=0) - 1, 0.0)
+        gap = np.maximum(positive_rates.max(axis=0) * inverse.max(axis=0) - 1, 0.0)
         return SkewSums(np.where(positive > 1, gap, 0.0), (cells > 0).astype(np.int64))
     ratios, smaller = np.zeros(rates.shape[1:]), np.zeros(rates.shape[1:])
-    for rate, one_over in zip(held, inverse):
+    for rate, one_over in zip(positive_rates, inverse):
         ratios += rate * smaller
         smaller += one_over
     # Equal rates can leave a rounding error below parity, which would not tie with an exact 0.
@@ -440,13 +440,13 @@ def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDA
     return value
 
 
-SKEWS = (
+SKEW_STATISTICS = (
     Statistic("max_skew", "mean_over_pairs", _skew(), pairs=True),
     Statistic("max_skew", "max_over_pairs", _skew("max"), pairs=True),
     Statistic("max_skew", "smoothed", _skew(smoothing=0.5)),
 )
 PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1))
-RANGES = (
+RANGE_STATISTICS = (
     PARITY,
     Statistic("impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), parity=1.0),
 )

@@ -194,12 +194,12 @@ def _gap_rows(
     The outcome of an image is the number of templates under which it prefers the neutral prompt to its own group's.
     Bootstrap and permutation test are those of `ImageOutcomes`, over clusters where images come in them.
     """
-    most = prefers.shape[1]
-    answers = ImageOutcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)
+    n_templates = prefers.shape[1]
+    answers = ImageOutcomes(groups, prefers.sum(axis=1), np.arange(n_templates + 1)[None], clusters)
     sizes = answers.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return
-    percent = 100 * np.arange(most + 1) / most
+    percent = 100 * np.arange(n_templates + 1) / n_templates
 
     def gap(tables: NDArray[np.int64]) -> NDArray[np.float64]:
         return batched_parity_difference(tables @ percent, tables.sum(axis=-1))

@@ -19,7 +19,14 @@ from plumbline.catalog.suites import TASKS
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows
-from plumbline.metrics.disparities import PARITY, RANGES, SKEWS, ImageOutcomes, checked_counts, disparity_rows
+from plumbline.metrics.disparities import (
+    PARITY,
+    RANGE_STATISTICS,
+    SKEW_STATISTICS,
+    ImageOutcomes,
+    checked_counts,
+    disparity_rows,
+)
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
@@ -108,7 +115,7 @@ def outcome_proportions(
 def estimate_proportions(
     count: NDArray[np.int64], n: NDArray[np.int64], *, confidence: float, min_group: int | None
 ) -> EstimateArray:
-    """Return count / n with Wilson intervals, (...), for many groups at once.
+    """Return count / n with Wilson intervals, for many groups at once.
 
     Parameters
     ----------
@@ -202,7 +209,9 @@ def _event_rows(
     outcomes = event_outcomes(groups, event, clusters)
     common = _common(cell, event, groups.attribute)
     yield from proportion_rows(common, outcomes, settings)
-    yield from disparity_rows(common, outcomes, (*SKEWS, *RANGES) if event.skewed else RANGES, settings)
+    yield from disparity_rows(
+        common, outcomes, (*SKEW_STATISTICS, *RANGE_STATISTICS) if event.skewed else RANGE_STATISTICS, settings
+    )
 
 
 def proportion_rows(common: Row, outcomes: ImageOutcomes, settings: MetricSettings) -> Iterator[Row]:
@@ -251,7 +260,7 @@ def _mean_of_tasks_rows(
         attribute=groups.attribute,
         event="mean_of_tasks",
     )
-    return disparity_rows(common, outcomes, SKEWS, settings)
+    return disparity_rows(common, outcomes, SKEW_STATISTICS, settings)
 
 
 # --- Rows of captions by scene: each image is compared with its own scene's captions; the negative ones are the event.
@@ -259,7 +268,7 @@ def _mean_of_tasks_rows(
 CONTRASTED = ("race", "gender", "age")
 """Attributes whose groups have captions of their own."""
 
-BY_SCENE = (replace(PARITY, definition="by_scene"),)
+SCENE_STATISTICS = (replace(PARITY, definition="by_scene"),)
 """Statistics within one scene, where groups are small: a ratio is undefined in a group without the event."""
 
 
@@ -345,14 +354,14 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
 
 def _caption_event(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]) -> CaptionEvent:
     """Compare every image with the captions of its scene."""
-    suite, ranking = logits.suite, logits.ranking
+    suite, scores = logits.suite, logits.scores
     hit, codes = np.zeros(len(scene), dtype=bool), np.full(len(scene), -1)
     names: list[str] = []
     for name in scene.cast(pl.String).drop_nulls().unique().sort():
         positive, negative = (suite.columns(f"{name}:{groups.attribute}:{side}") for side in ("pos", "neg"))
         rows = (scene == name).fill_null(False).to_numpy() & counts
         if positive and negative and len(np.unique(groups.codes[rows & (groups.codes >= 0)])) > 1:
-            hit[rows] = ranking[rows][:, positive + negative].argmax(axis=1) >= len(positive)
+            hit[rows] = scores[rows][:, positive + negative].argmax(axis=1) >= len(positive)
             codes[rows] = len(names)
             names.append(name)
     name, compared = f"negative_{groups.attribute}_caption", codes >= 0
@@ -371,7 +380,7 @@ def _overall_rows(
     yield from harm_rows(cell, event.predictions, clusters, settings)
     yield from proportion_rows(by_scene, event.outcomes(event.scenes, clusters), settings)
     yield from proportion_rows(common, outcomes, settings)
-    yield from disparity_rows(common, outcomes, (*SKEWS, *RANGES), settings)
+    yield from disparity_rows(common, outcomes, (*SKEW_STATISTICS, *RANGE_STATISTICS), settings)
 
 
 def _scene_rows(
@@ -381,10 +390,10 @@ def _scene_rows(
     outcomes = event_outcomes(event.groups, within, clusters)
     common = _common(cell, within, event.groups.attribute) | {"probe": event.scenes.names[code]}
     yield from proportion_rows(common, outcomes, settings)
-    yield from disparity_rows(common, outcomes, BY_SCENE, settings)
+    yield from disparity_rows(common, outcomes, SCENE_STATISTICS, settings)
 
 
-# --- The outcome family: which candidate wins, how often it is a harmful one, and for whom.
+# --- The outcome family: which candidate is the top-1, how often it is harmful, by group.
 
 
 def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

@@ -99,10 +99,9 @@ def valence_geometry(
 ) -> ValenceGeometry:
     """Measure how a text space places positive and negative words (Hausladen et al., appendix C.1).
 
-    Each prompt's embedding is brought to unit length. A word's embedding is the mean over the templates, again of
-    unit length (`average="embeddings"`); with `"cosines"` the cosines are taken within each template and averaged
-    instead, while the axes stay those of the mean embeddings. The paper embeds each adjective and does not say in
-    which prompt.
+    Each prompt's embedding is normalised. A word's embedding is the mean over the templates, normalised again
+    (`average="embeddings"`); with `"cosines"` the cosines are taken within each template and averaged instead, while
+    the axes stay those of the mean embeddings. The paper embeds each adjective and does not say in which prompt.
 
     Intervals are over the choice of words: a jackknife that leaves out one word at a time, each valence by itself,
     with t of words - 1 degrees of freedom within a valence and words - 2 across. The paper's t-test treats pairs that
@@ -190,18 +189,18 @@ def _dimension(name: str, cosines: Floats, positive: NDArray[np.bool_], confiden
     return DimensionGeometry(name, within[0], within[1], cross, gaps[0], gaps[1])
 
 
-def _mean_within(cosines: Floats, first: NDArray[np.bool_]) -> float:
-    of_first, words = cosines[np.ix_(first, first)], int(first.sum())
-    return float((of_first.sum() - np.trace(of_first)) / (words * (words - 1))) if words > 1 else _NAN
+def _mean_within(cosines: Floats, of_valence: NDArray[np.bool_]) -> float:
+    within, words = cosines[np.ix_(of_valence, of_valence)], int(of_valence.sum())
+    return float((within.sum() - np.trace(within)) / (words * (words - 1))) if words > 1 else _NAN
 
 
-def _mean_across(cosines: Floats, first: NDArray[np.bool_]) -> float:
-    across = cosines[np.ix_(first, ~first)]
+def _mean_across(cosines: Floats, of_valence: NDArray[np.bool_]) -> float:
+    across = cosines[np.ix_(of_valence, ~of_valence)]
     return float(across.mean()) if across.size else _NAN
 
 
-def _mean_gap(cosines: Floats, first: NDArray[np.bool_]) -> float:
-    return _mean_within(cosines, first) - _mean_across(cosines, first)
+def _mean_gap(cosines: Floats, of_valence: NDArray[np.bool_]) -> float:
+    return _mean_within(cosines, of_valence) - _mean_across(cosines, of_valence)
 
 
 def _estimate(

@@ -16,7 +16,7 @@ from plumbline.catalog.suites import TASKS
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.disparities import RANGES, SKEWS, ImageOutcomes
+from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, ImageOutcomes
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.metrics.registry import FAMILIES
@@ -157,7 +157,7 @@ def same_number(one: float, other: float | None) -> bool:
 # every image.
 
 Value = Callable[[NDArray[np.int64]], NDArray[np.float64]]
-_DISPARITIES = {(each.metric, each.definition): each for each in (*SKEWS, *RANGES)}
+_DISPARITIES = {(each.metric, each.definition): each for each in (*SKEW_STATISTICS, *RANGE_STATISTICS)}
 _ALL = "all images"
 
 
@@ -247,8 +247,8 @@ def _sureness(cell: Cell, events: list[EventPredictions]) -> NDArray[np.float64]
         return np.zeros(cell.records.height)
     logits = cell.logits[events[0].suite]
     chosen = logits.suite.columns(*logits.suite.events[events[0].event])
-    inside = np.isin(np.arange(logits.ranking.shape[1]), chosen)
-    ahead = logits.ranking[:, inside].max(axis=1) - logits.ranking[:, ~inside].max(axis=1)
+    inside = np.isin(np.arange(logits.scores.shape[1]), chosen)
+    ahead = logits.scores[:, inside].max(axis=1) - logits.scores[:, ~inside].max(axis=1)
     return np.abs(ahead.astype(np.float64))
 
 

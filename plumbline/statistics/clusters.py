@@ -37,13 +37,13 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
     """
     if "set_id" not in records.columns:
         return None
-    sets = records["set_id"].cast(pl.String)
-    known = sets.drop_nulls()
+    set_ids = records["set_id"].cast(pl.String)
+    known = set_ids.drop_nulls()
     if known.n_unique() == len(known):
         return None
     row = pl.int_range(pl.len()).cast(pl.String)
-    name = pl.when(sets.is_null()).then("alone " + row).otherwise("set " + sets)
-    return sets.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    name = pl.when(set_ids.is_null()).then("alone " + row).otherwise("set " + set_ids)
+    return set_ids.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
 
 
 def few_clusters_reason(clusters: NDArray[np.int64] | None) -> Reason | None:
@@ -80,7 +80,7 @@ def resample_clusters(tables: NDArray[np.int64], *, resamples: int, rng: np.rand
     """
     count = len(tables)
     if count == 0 or resamples < 1:
-        raise MetricError("sets are resampled from at least one", found=f"{count} sets, {resamples} resamples")
+        raise MetricError("resampling needs at least one cluster", found=f"{count} clusters, {resamples} resamples")
     flat = np.asarray(tables, dtype=np.float64).reshape(count, -1)
     weights = weight_blocks(count, resamples=resamples, rng=rng, index=np.int64)
     # Sums of whole numbers far below 2^53 are exact.

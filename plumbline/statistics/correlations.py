@@ -12,8 +12,10 @@ from plumbline.statistics.cluster_bootstrap import checked_values, of_clusters, 
 from plumbline.statistics.estimates import Estimate
 
 _BLOCKS = 20
+"""Largest number of blocks of clusters that the jackknife leaves out in turn."""
 MIN_UNITS = 3
 _PERFECT = 1 - 1e-12
+"""Beyond it |r| counts as 1, where Fisher's interval does not exist."""
 
 
 def cluster_correlation(

@@ -21,7 +21,7 @@ class Estimate:
     value, ci_low, ci_high : float
         nan where undefined.
     n : int or None
-        Number of units (images, clusters or words); None where the row counts them itself.
+        Number of units (images, clusters or words); None where the caller fills it in.
     p : float or None
         None where nothing was tested, nan where it could not be.
     reason : tuple of Reason

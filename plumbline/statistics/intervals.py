@@ -135,23 +135,23 @@ def bca_array(
     """
     from scipy.special import ndtr, ndtri
 
-    center, rate = np.asarray(value, dtype=np.float64), np.asarray(acceleration, dtype=np.float64)
+    center, accel = np.asarray(value, dtype=np.float64), np.asarray(acceleration, dtype=np.float64)
     drawn = _Replicates(center, replicates)
     below = drawn.share_below(center)
-    two_sided = (below > 0) & (below < 1)
-    bias = ndtri(np.where(two_sided, below, 0.5))
-    rate = np.where(two_sided & ~np.isnan(rate), rate, 0.0)
+    straddles = (below > 0) & (below < 1)
+    bias = ndtri(np.where(straddles, below, 0.5))
+    accel = np.where(straddles & ~np.isnan(accel), accel, 0.0)
     shifted = [bias + ndtri(tail) for tail in ((1 - confidence) / 2, (1 + confidence) / 2)]
-    low, high = (drawn.quantile(ndtr(bias + z / (1 - rate * z))) for z in shifted)
+    low, high = (drawn.quantile(ndtr(bias + z / (1 - accel * z))) for z in shifted)
     p = None
     if null is not None:
         least = 0.5 / np.maximum(drawn.kept, 1)
         shift = ndtri(np.clip(drawn.share_below(np.full(center.shape, null)), least, 1 - least)) - bias
         # Inverse of BCa's map from level to quantile; beyond its pole no level reaches the null value.
-        stretch = 1 + rate * shift
+        stretch = 1 + accel * shift
         tail = ndtr(-np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias))
         p = np.where(drawn.usable, np.maximum(2 * tail, 1 / (drawn.kept + 1)), np.nan)
-    return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~two_sided))
+    return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~straddles))
 
 
 def percentile(value: float, replicates: ArrayLike, *, confidence: float = 0.95) -> Estimate:

@@ -187,9 +187,9 @@ class JackknifeCounts:
 
     def acceleration(self, values: NDArray[np.float64]) -> float:
         """Return the acceleration of the BCa interval of a statistic from its (k,) values without each kind."""
-        spread = np.full(self.kinds.shape, np.nan)
-        spread[np.nonzero(self.kinds)] = values
-        return float(Jackknife(spread, self.kinds).acceleration)
+        by_kind = np.full(self.kinds.shape, np.nan)
+        by_kind[np.nonzero(self.kinds)] = values
+        return float(Jackknife(by_kind, self.kinds).acceleration)
 
 
 def leave_one_out(

@@ -39,7 +39,7 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
     if counts.ndim != 2 or (counts < 0).any() or permutations < 1:
         raise MetricError("a permutation needs one (g, c) table of counts", found=f"{counts.shape}, {permutations}")
     size, total = counts.sum(axis=1), counts.sum(axis=0)
-    # Permutations run along the last axis in memory, where all that follows is done for every one at once.
+    # Permutations run along the last axis in memory, so that later steps are vectorised over them.
     drawn = np.empty((*counts.shape, permutations), dtype=np.int64)
     left = np.tile(total[:, None], (1, permutations))
     for group in range(counts.shape[0] - 1):
@@ -138,7 +138,7 @@ def within_cluster_sum_test(
     """
     table = np.asarray(amounts)
     if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or (table < 0).any():
-        raise MetricError("amounts must be whole numbers from 0, (sets, groups)", found=f"{table.shape}")
+        raise MetricError("amounts must be whole numbers from 0, (clusters, groups)", found=f"{table.shape}")
     if not len(table) or table.shape[1] < 2:
         return np.full(table.shape[1], np.nan)
     table = table // max(1, int(np.gcd.reduce(table, axis=None)))
@@ -170,12 +170,12 @@ def _mass(table: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
 
 
 def _random_sums(table: NDArray[np.integer], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    sets, groups = table.shape
-    step = max(1, _AT_ONCE // sets)
-    rows = np.arange(sets)
+    clusters, groups = table.shape
+    step = max(1, _AT_ONCE // clusters)
+    rows = np.arange(clusters)
     return np.concatenate(
         [
-            table[rows, rng.integers(0, groups, (min(step, draws - start), sets))].sum(axis=1)
+            table[rows, rng.integers(0, groups, (min(step, draws - start), clusters))].sum(axis=1)
             for start in range(0, draws, step)
         ]
     )

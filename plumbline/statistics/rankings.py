@@ -258,26 +258,26 @@ def cluster_resampled_top_counts(
     """
     drawn = weights.astype(np.float32)
     counts = np.empty((len(ranked), n_groups, len(weights)), dtype=np.int32)
-    for codes, sets, out in zip(ranked, ranked_clusters, counts):
+    for codes, clusters_of_rank, out in zip(ranked, ranked_clusters, counts):
         # Whole numbers below 2^24 are whole in float32 too.
         member = (codes == np.arange(n_groups, dtype=codes.dtype)[:, None]).astype(np.float32)
         for start in range(0, len(weights), _WALKED_AT_ONCE):
-            taken = _taken(drawn[start : start + _WALKED_AT_ONCE], sets, k)
+            taken = _taken(drawn[start : start + _WALKED_AT_ONCE], clusters_of_rank, k)
             out[:, start : start + _WALKED_AT_ONCE] = member[:, : taken.shape[1]] @ taken.T
     return counts
 
 
-def _taken(drawn: NDArray[np.float32], sets: NDArray[np.integer], k: int) -> NDArray[np.float32]:
+def _taken(drawn: NDArray[np.float32], clusters_of_rank: NDArray[np.integer], k: int) -> NDArray[np.float32]:
     """Return how often the image at each rank is among the k best, (r, length), as far down as is needed."""
-    length = min(2 * k, len(sets))
+    length = min(2 * k, len(clusters_of_rank))
     while True:
-        times = drawn[:, sets[:length]]
+        times = drawn[:, clusters_of_rank[:length]]
         reached = np.cumsum(times, axis=1)
         if reached[:, -1].min() >= k:
             return np.clip(k - reached + times, 0, times)
-        if length == len(sets):
+        if length == len(clusters_of_rank):
             raise MetricError("a replicate has fewer than k images", found=int(reached[:, -1].min()), expected=k)
-        length = min(2 * length, len(sets))
+        length = min(2 * length, len(clusters_of_rank))
 
 
 class JackknifeTopCounts(NamedTuple):

@@ -45,7 +45,7 @@ def test_clip_ranks_raw_products_and_has_cosines(family):
     logits = read(family)
     np.testing.assert_array_equal(logits.logits, [[3.0, 8.0], [1.0, 0.0]])
     np.testing.assert_allclose(logits.cosine, COSINE, rtol=1e-6)
-    assert logits.ranking is logits.cosine and logits.logit_scale == 10.0
+    assert logits.scores is logits.cosine and logits.logit_scale == 10.0
 
 
 def test_align_ranks_its_scaled_cosines():
@@ -58,7 +58,7 @@ def test_align_ranks_its_scaled_cosines():
 def test_families_without_a_shared_space_have_logits_only(family):
     logits = read(family)
     np.testing.assert_array_equal(logits.logits, [[3.0, 8.0], [1.0, 0.0]])
-    assert logits.cosine is None and logits.ranking is logits.logits
+    assert logits.cosine is None and logits.scores is logits.logits
 
 
 def test_by_default_a_family_is_asked_what_it_answers():

@@ -13,9 +13,9 @@ from plumbline.metrics.paired.comparisons import HITS
 from plumbline.metrics.paired.mitigations import (
     TRANSFER_SCHEMA,
     VERDICTS,
+    bias_shifts,
     bias_transfer,
     mitigation_effects,
-    transfers,
     verdict_counts,
 )
 
@@ -79,7 +79,7 @@ def test_a_mitigation_that_moves_skew_from_gender_to_race_is_named():
         assert one(table, attribute="gender", definition=definition)["verdict"] == "improved"
         assert one(table, attribute="race", definition=definition)["verdict"] == "worsened"
     assert one(table, kind="harm")["verdict"] == "no evidence"
-    moved = one(transfers(table), condition="projection")
+    moved = one(bias_shifts(table), condition="projection")
     assert moved["improved_axes"] == 1 == moved["worsened_axes"] and moved["worsened_harms"] == 0
     assert moved["improved"].startswith("crime crime by gender (") and " -> " in moved["improved"]
     assert "by race" in moved["worsened"] and moved["model"] == "encoder" and moved["method"] == "bias_prompts"
@@ -90,7 +90,7 @@ def test_a_mitigation_that_buys_parity_with_harm_is_named():
     table = bias_transfer([effects(*planted(GENDER_SKEW, everywhere), draws=400)])
     assert one(table, kind="harm")["verdict"] == "worsened"
     assert one(table, attribute="gender", definition="smoothed")["verdict"] == "improved"
-    moved = one(transfers(table), condition="projection")
+    moved = one(bias_shifts(table), condition="projection")
     assert moved["worsened_harms"] == 1 and moved["worsened_axes"] == 0
     assert moved["worsened"].startswith("crime crime (top1 harm_rate): 0.")
 
@@ -99,7 +99,12 @@ def test_a_mitigation_that_only_helps_moves_nothing():
     table = bias_transfer([effects(*planted(GENDER_SKEW, NEITHER), draws=400)])
     assert one(table, attribute="gender", definition="smoothed")["verdict"] == "improved"
     assert "worsened" not in table["verdict"].to_list()
-    assert transfers(table).is_empty() and transfers(table).columns[:4] == ["model", "dataset", "condition", "method"]
+    assert bias_shifts(table).is_empty() and bias_shifts(table).columns[:4] == [
+        "model",
+        "dataset",
+        "condition",
+        "method",
+    ]
     counted = one(verdict_counts(table), kind="axis")
     assert counted["improved"] >= 3 and counted["worsened"] == 0
     assert sum(counted[verdict] for verdict in VERDICTS) == table.filter(kind="axis").height
@@ -110,7 +115,7 @@ def test_two_readings_of_one_axis_that_disagree_are_no_transfer():
     table = bias_transfer([effects(*planted([[0.4, 0.4], [0.2, 0.2]], [[0.08, 0.08], [0.01, 0.01]]), draws=400)])
     gender = table.filter(attribute="gender")
     assert set(gender["verdict"]) == {"improved", "worsened"} and one(table, kind="harm")["verdict"] == "improved"
-    assert transfers(gender).is_empty()
+    assert bias_shifts(gender).is_empty()
 
 
 def test_costs_are_worse_when_they_fall():
@@ -140,7 +145,7 @@ def test_the_same_cell_before_and_after_has_no_effect(cell):
     defined = table.filter(pl.col("value").is_not_nan())
     assert (defined["value"] == 0).all() and (defined["p"] == 1).all() and defined.height > 50
     assert set(defined["verdict"]) == {"no evidence"}
-    assert set(table["verdict"]) <= {"no evidence", "undefined"} and transfers(table).is_empty()
+    assert set(table["verdict"]) <= {"no evidence", "undefined"} and bias_shifts(table).is_empty()
 
 
 def test_what_is_undefined_says_why_and_has_no_verdict():
@@ -173,7 +178,7 @@ def test_q_is_within_a_mitigation_and_a_reading():
 def test_without_frames_there_is_an_empty_table():
     table = bias_transfer([])
     assert table.is_empty() and dict(table.schema) == TRANSFER_SCHEMA
-    assert transfers(table).is_empty() and verdict_counts(table).is_empty()
+    assert bias_shifts(table).is_empty() and verdict_counts(table).is_empty()
 
 
 def test_sets_are_resampled_whole():

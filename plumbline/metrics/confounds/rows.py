@@ -75,7 +75,7 @@ class VariedFaces:
         return tuple(name for name in ("race", "gender") if self.records[name].count())
 
     def varied(self, dimension: str) -> NDArray[np.bool_]:
-        """Return the (n,) mask of the faces on which this is varied."""
+        """Return the (n,) mask of the faces on which `dimension` is varied."""
         return (self.records["dimension"] == dimension).to_numpy()
 
     def few_images(self, n: int) -> Reason | None:
@@ -128,12 +128,12 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
 def level_rows(faces: VariedFaces) -> Iterator[Row]:
     """Give the points of every curve of every confound, see `_curves`."""
     for dimension in faces.dimensions:
-        mine = faces.varied(dimension)
-        levels, codes = np.unique(faces.records["level"].to_numpy()[mine], return_inverse=True)
-        for definition, event, outcome, widening in _curves(faces, mine, len(levels)):
+        mask = faces.varied(dimension)
+        levels, codes = np.unique(faces.records["level"].to_numpy()[mask], return_inverse=True)
+        for definition, event, outcome, widening in _curves(faces, mask, len(levels)):
             named = {"metric": "perception_by_level", "definition": definition, "attribute": dimension, "event": event}
-            sets, confidence = faces.clusters[mine], faces.settings.confidence
-            means = level_means(codes, outcome, levels=levels.tolist(), clusters=sets, confidence=confidence)
+            clusters, confidence = faces.clusters[mask], faces.settings.confidence
+            means = level_means(codes, outcome, levels=levels.tolist(), clusters=clusters, confidence=confidence)
             for level, mean in zip(levels, means):
                 small = faces.few_images(mean.n or 0)
                 yield (
@@ -149,7 +149,7 @@ def level_rows(faces: VariedFaces) -> Iterator[Row]:
                 )
 
 
-def _curves(faces: VariedFaces, mine: NDArray[np.bool_], levels: int) -> Iterator[tuple[str, str, Floats, float]]:
+def _curves(faces: VariedFaces, mask: NDArray[np.bool_], levels: int) -> Iterator[tuple[str, str, Floats, float]]:
     """Give the curves of one confound: definition, event, outcome, and a factor that widens their intervals.
 
     `less_blank`: the outcome. `within_sets`: the same after every set was brought to the common mean, so that the
@@ -158,17 +158,17 @@ def _curves(faces: VariedFaces, mine: NDArray[np.bool_], levels: int) -> Iterato
     """
     for valence in VALENCES:
         words = faces.valence == valence
-        outcome = faces.outcome[mine][:, words].mean(axis=1)
+        outcome = faces.outcome[mask][:, words].mean(axis=1)
         yield "less_blank", valence, outcome, 1.0
         if faces.clustered and levels > 1:
-            at_common_mean = outcome - _means_of_sets(outcome, faces.clusters[mine]) + outcome.mean()
+            at_common_mean = outcome - _cluster_means(outcome, faces.clusters[mask]) + outcome.mean()
             yield "within_sets", valence, at_common_mean, float(np.sqrt(levels / (levels - 1)))
-        yield "raw", valence, faces.raw[mine, 1:][:, words].mean(axis=1), 1.0
-    yield "raw", "blank", faces.raw[mine, 0], 1.0
+        yield "raw", valence, faces.raw[mask, 1:][:, words].mean(axis=1), 1.0
+    yield "raw", "blank", faces.raw[mask, 0], 1.0
 
 
-def _means_of_sets(outcome: Floats, sets: NDArray[np.int64]) -> Floats:
-    _, codes, sizes = np.unique(sets, return_inverse=True, return_counts=True)
+def _cluster_means(outcome: Floats, clusters: NDArray[np.int64]) -> Floats:
+    _, codes, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     return (np.bincount(codes, weights=outcome) / sizes)[codes]
 
 

@@ -119,9 +119,9 @@ def level_means(
     means = []
     for code in range(len(levels)):
         chosen = data.x == code
-        sets = None if data.clusters is None else data.clusters[chosen]
+        clusters = None if data.clusters is None else data.clusters[chosen]
         empty, single = reason("empty_level"), reason("single_unit", unit=unit)
-        means.append(_mean_estimate(data.mean[chosen], sets, confidence, empty=empty, single=single))
+        means.append(_mean_estimate(data.mean[chosen], clusters, confidence, empty=empty, single=single))
     value, low, high = np.array([(mean.value, mean.ci_low, mean.ci_high) for mean in means]).reshape(-1, 3).T
     n = np.array([mean.n for mean in means], dtype=np.int64)
     return EstimateArray(value, low, high, n, reason=[mean.reason for mean in means])
@@ -254,8 +254,8 @@ def _line_errors(data: Moments, residual: Floats, weights: Floats) -> tuple[Floa
     if data.clusters is None:
         variance = data.words * float((residual**2 + data.spread).sum()) / left
         return np.sqrt(variance * (weights**2).sum(axis=0) / data.words), rows, max(rows - 2, 0)
-    errors, sets = standard_errors(weights * residual[:, None], data.clusters, every_unit=True)
-    return errors * np.sqrt((rows - 1) / left), sets, sets - 1
+    errors, n_clusters = standard_errors(weights * residual[:, None], data.clusters, every_unit=True)
+    return errors * np.sqrt((rows - 1) / left), n_clusters, n_clusters - 1
 
 
 def _coefficient(value: float, error: float, df: int, confidence: float) -> Coefficient:
@@ -404,8 +404,8 @@ def compare_changes(
         pooled = ((a - mean_a) ** 2).sum() + ((b - mean_b) ** 2).sum()
         error = float(np.sqrt(pooled / df * (1 / len(a) + 1 / len(b)))) if df else _NAN
     else:
-        robust, sets = standard_errors(influence, np.concatenate([sets_a, sets_b]), every_unit=True)
-        error, df = float(robust), sets - 1
+        robust, n_clusters = standard_errors(influence, np.concatenate([sets_a, sets_b]), every_unit=True)
+        error, df = float(robust), n_clusters - 1
     if df < 1 or not error > 0:
         return ChangeComparison(difference, _NAN, _NAN, n, _NAN, joined(reason("untested_changes")))
     low, high = t_intervals(difference, error, units=df + 1, confidence=confidence)

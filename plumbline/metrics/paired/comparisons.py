@@ -1,4 +1,4 @@
-"""What is compared within a cell: outcomes, Trident tests, retrieval."""
+"""Comparisons within a cell: outcomes, Trident tests, retrieval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import TASKS, VALENCES
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, batched_parity_difference
+from plumbline.metrics.disparities import PARITY, SKEW_STATISTICS, Statistic, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.effects import Compared, Comparison, Key, PairedAnswers, SideNames, everyone, paired_rows
 from plumbline.metrics.predictions import EventKey, EventPredictions, Predictions, predictions_of
@@ -176,7 +176,7 @@ def _share(metric: str, definition: str, tests: int = 1) -> Statistic:
 
 
 HARM = _share("harm_rate", "top1")
-SKEW_EFFECTS = tuple(skew for skew in SKEWS if skew.definition in ("mean_over_pairs", "smoothed"))
+SKEW_EFFECTS = tuple(skew for skew in SKEW_STATISTICS if skew.definition in ("mean_over_pairs", "smoothed"))
 
 
 def outcome_answers(answered: Predictions) -> PairedAnswers:
@@ -345,7 +345,7 @@ def _outcomes(cells: Mapping[str, Cell], side: str, at: NDArray[np.int64]) -> Ce
     """Return the outcome suites that all cells have, on the compared images, with the side as name of the model."""
     cell = cells[side]
     logits = {
-        name: replace(each, logits=each.ranking[at], cosine=None)
+        name: replace(each, logits=each.scores[at], cosine=None)
         for name, each in cell.logits.items()
         if each.suite.family == "outcomes" and all(name in other.logits for other in cells.values())
     }

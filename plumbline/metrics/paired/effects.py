@@ -113,7 +113,7 @@ CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
 MITIGATION = SideNames("after", "before", "the state {} the mitigation", " and ")
 
 
-def _reaching_parity(
+def _extend_side_to_parity(
     estimate: Estimate,
     values: tuple[float, float],
     homogeneity: tuple[float, float],
@@ -295,7 +295,7 @@ class PairedEffects:
         swapped = [_drawn_values(statistic, each, sizes[:, None]) for each in one.draws.swapped(one.rows, other.rows)]
         p = [p_value(abs(value), np.abs(swapped[0] - swapped[1])), estimate.p]
         if statistic.disparity:
-            estimate = _reaching_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
+            estimate = _extend_side_to_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
             p.append(self.homogeneity[0] if value > 0 else self.homogeneity[1])
         return replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
 

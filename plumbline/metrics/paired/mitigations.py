@@ -291,7 +291,7 @@ def verdict_counts(table: pl.DataFrame) -> pl.DataFrame:
     return table.group_by([*_CELL, "kind"], maintain_order=True).agg(counts)
 
 
-def transfers(table: pl.DataFrame) -> pl.DataFrame:
+def bias_shifts(table: pl.DataFrame) -> pl.DataFrame:
     """Return the mitigations that move bias: that improve an axis of a cell, and worsen another axis or a harm rate.
 
     An axis is one event seen by one attribute. Its statistics may disagree, since a falling rate can lower a difference

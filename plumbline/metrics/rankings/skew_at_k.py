@@ -40,6 +40,7 @@ from plumbline.statistics.rankings import (
 from plumbline.statistics.seeds import generator
 
 PUBLISHED_K = 1_000
+"""The k of the paper."""
 
 
 def default_k(n: int) -> int:

@@ -106,7 +106,7 @@ def harm_by_bias_size(
 def _ends(
     bins: list[tuple[NDArray[np.bool_], NDArray[np.int64]]], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    ends = [cluster_wilson(hit, sets, confidence=confidence) for hit, sets in bins]
+    ends = [cluster_wilson(hit, clusters, confidence=confidence) for hit, clusters in bins]
     return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
 

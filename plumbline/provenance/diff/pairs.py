@@ -79,12 +79,12 @@ def flips(old: Cell, new: Cell) -> pl.DataFrame:
         before = old.logits.get(name)
         if before is None or after.suite.family != "outcomes" or before.suite.hash != after.suite.hash:
             continue
-        first, second = before.ranking.argmax(axis=1), after.ranking.argmax(axis=1)
+        first, second = before.scores.argmax(axis=1), after.scores.argmax(axis=1)
         at = np.flatnonzero((first != second) & old.rows(name) & new.rows(name))
         text, category = (
             np.array([getattr(each, part) for each in after.suite.candidates]) for part in ("text", "category")
         )
-        margin = after.ranking[at, second[at]] - after.ranking[at, first[at]]
+        margin = after.scores[at, second[at]] - after.scores[at, first[at]]
         frames.append(
             new.records.select("image_id", "path")[at]
             .with_columns(
