@@ -61,8 +61,8 @@ def copy(tmp_path_factory):
     """The sources with all that the page adds."""
     folder = tmp_path_factory.mktemp("copy")
     for name in SOURCES:
-        left = shutil.ignore_patterns("__pycache__", "checkpoints")
-        shutil.copytree(PROJECT / name, folder / name, ignore=left)
+        # With the bytecode of what stays as it is.
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("checkpoints"))
     for heading in SECTIONS.values():
         path, content, rows = blocks(heading)
         assert not (folder / path).exists()

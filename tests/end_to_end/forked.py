@@ -19,8 +19,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from pathlib import Path
+from typing import NoReturn
 
 PROJECT = Path(__file__).parents[2]
 LIBRARIES = (
@@ -83,7 +86,7 @@ class Server:
         atexit.register(self._socket.close)
 
     def start(self, arguments: tuple[str, ...], environment: dict[str, str]) -> Command:
-        """Start `python -m orchestration` with arguments, in a session of its own."""
+        """Start `python -m orchestration` with arguments, in a session of its own; after `-c`, code of the test's."""
         output, theirs = os.pipe()
         sent = json.dumps({"arguments": arguments, "environment": environment}).encode()
         socket.send_fds(self._socket, [sent], [theirs])
@@ -141,7 +144,6 @@ def _prepare() -> None:
     for module in ("conditions", "executors", "instance", "jobs", "observing", "quick_storage"):
         __import__(f"orchestration.{module}")
     assert "orchestration.terminal" not in sys.modules, "it reads how wide the terminal is"
-    gc.collect()
     gc.freeze()
     # As for the tests themselves, see their `conftest.py`.
     gc.set_threshold(20_000, 20, 50)
@@ -183,6 +185,37 @@ def _serve(listening: socket.socket) -> tuple[list[str], dict[str, str], int]:
             asking.send(json.dumps({"pid": pid}).encode())
 
 
+def _run(arguments: list[str]) -> NoReturn:
+    """Run the program, or code after `-c`, and end as the interpreter does, but for taking down what was imported.
+
+    That touches every page that this process has in common with the one it was forked from: half a second a command.
+    """
+    code: object = 0
+    try:
+        if arguments[0] == "-c":
+            sys.argv = ["-c", *arguments[2:]]
+            exec(arguments[1], {"__name__": "__main__"})
+        else:
+            sys.argv = ["plumbline", *arguments]
+            runpy.run_module("orchestration", run_name="__main__", alter_sys=True)
+    except SystemExit as exit_:
+        code = exit_.code
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        code = 128 + signal.SIGINT
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if not (code is None or isinstance(code, int)):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code or 0)
+
+
 if __name__ == "__main__":
     listening = socket.socket(fileno=int(sys.argv[1]))
     _prepare()
@@ -195,5 +228,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["plumbline", *arguments]
-    runpy.run_module("orchestration", run_name="__main__", alter_sys=True)
+    _run(arguments)

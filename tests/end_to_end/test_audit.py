@@ -7,7 +7,7 @@ import time
 import dagster as dg
 import polars as pl
 import pytest
-from homes import forward_passes, make_home
+from homes import few_faces, forward_passes, make_home
 
 from orchestration.instance import OWNER
 from plumbline.catalog.schema import METRIC_SCHEMA
@@ -174,7 +174,8 @@ def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(resumed):
 
 
 def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
-    datasets = {"lopsided": {"reader": "utkface", "root": "planted:utkface", "balance": {"age_group": [0.3, 0.4]}}}
+    root = few_faces(tmp_path / "faces")
+    datasets = {"lopsided": {"reader": "utkface", "root": root, "balance": {"age_group": [0.3, 0.4]}}}
     home = make_home(tmp_path / "refused", datasets=datasets)
     code, output = home.run("audit")
     assert code == 1

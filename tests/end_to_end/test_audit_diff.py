@@ -25,6 +25,7 @@ def replaced(tmp_path_factory):
             "small-atlas-3k": {"address": "local-dir:plumbline/world/checkpoints/small-atlas-3k"},
         },
         labeller="small-atlas-3k",
+        datasets={"faces": {"reader": "utkface", "root": "planted:utkface"}},
         statistics={"resamples": 500, "permutations": 500},
         mitigations={},
         audit=[{"suites": ["crime"], "mitigations": []}],
@@ -45,7 +46,7 @@ def test_the_second_audit_names_what_got_worse_first(replaced):
         pl.col("metric") == "parity_difference", pl.col("event") == "crime", pl.col("attribute") == "race"
     ).row(0, named=True)
     assert crime["compared"] == "paired" and crime["worse"] > 0.1 and crime["q"] < 0.05 and crime["ci_low"] > 0
-    assert lake.require("audit_diff").details["causes"]["fairface|mine"] == ["the checkpoint"]
+    assert lake.require("audit_diff").details["causes"]["faces|mine"] == ["the checkpoint"]
     flips = lake.read_table("audit_flips")
     assert flips.height > 50 and set(flips["model_new"]) == {"mine"}
     page = home.workspace.report.read_text("utf-8")
@@ -64,7 +65,7 @@ def test_the_check_on_regressions_fails_and_says_which(replaced, monkeypatch):
         )
     newest, first = (record.event.dagster_event.event_specific_data for record in found)
     assert first.passed and not newest.passed
-    assert "parity_difference of mine on fairface (crime, crime" in newest.description
+    assert "parity_difference of mine on faces (crime, crime" in newest.description
 
 
 def test_the_command_compares_audits_and_checkpoints(replaced, tmp_path):
@@ -95,8 +96,8 @@ def test_data_of_the_older_audit_that_was_deleted_is_noticed(replaced):
     lake = home.workspace.lake
     old = list(recorded_audits(lake))[1]
     rows = lake.read_table("audit_record", partition=old)
-    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "fairface|mine").row(0, named=True)
-    gone = lake.folder("probe_logits", "fairface|mine") / f"{row['sha256']}.safetensors"
+    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "faces|mine").row(0, named=True)
+    gone = lake.folder("probe_logits", "faces|mine") / f"{row['sha256']}.safetensors"
     kept = gone.read_bytes()
     gone.unlink()
     try:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 import yaml
-from homes import make_home
+from homes import few_faces, make_home
 
 MODEL = "small-control-3k"
 ERROR = "the automatic gender is wrong on"
@@ -11,9 +11,9 @@ REMEDY = "Name another `labeller` in the audit file, or raise `thresholds.label_
 
 def test_its_labels_block_only_what_uses_them(tmp_path, monkeypatch):
     home = make_home(
-        tmp_path,
+        tmp_path / "labelled",
         encoders={MODEL: {"address": f"local-dir:plumbline/world/checkpoints/{MODEL}"}},
-        datasets={"faces": {"reader": "utkface", "root": "planted:utkface"}},
+        datasets={"faces": {"reader": "utkface", "root": few_faces(tmp_path / "faces")}},
         labeller=MODEL,
         # Less than any labeller errs.
         thresholds={"label_error": 0.0},

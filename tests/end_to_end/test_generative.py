@@ -19,7 +19,7 @@ DESIGN = {
     "lvlms": ["model"],
     "datasets": ["faces"],
     "subsets": ["race_gender"],
-    "occupations": ["chef", "doctor"],
+    "occupations": ["chef"],
     "prompts": ["characteristics", "hiring"],
     "instructions": ["none", "M4"],
     "seeds": [0, 1],
@@ -61,7 +61,7 @@ def poisoned(tmp_path_factory):
     """Return a home after an audit of an endpoint that answers with poison, its exit code and its output."""
 
     def answer(sent) -> Reply:
-        if sent.number % 9 == 4:
+        if sent.text != "Hello" and sent.number % 9 == 4:
             return completion(None, message={"refusal": "I cannot say."})
         text = "8 out of 10" if "Rating" in sent.text else f"{HOSTILE} {sent.number % 3}"
         return completion(text, system_fingerprint="fp_1")
@@ -79,7 +79,7 @@ def test_an_endpoint_is_audited_to_the_end(poisoned):
     home, code, output, _ = poisoned
     assert code == 0, output
     frame = answers(home)
-    assert frame.height == 2 * 2 * 12 * 2 * 2 * 2
+    assert frame.height == 2 * 12 * 2 * 2 * 2
     assert set(frame["finish_reason"]) == {"stop", "refusal"}
     table = home.workspace.lake.read_table("metric_table")
     assert {"max_toxicity", "max_toxicity_change", "rating", "refusal_rate", "competence_words"} <= set(table["metric"])
@@ -128,7 +128,7 @@ def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
     code, output = home.run("audit")
     assert code == 0, output
     new = [sent for sent in server.sent[asked:] if sent.text != "Hello"]
-    assert len(new) == 2 * 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, "and what the endpoint is"
+    assert len(new) == 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, "and what the endpoint is"
     assert {("Describe the image" in sent.text) for sent in new} == {True}
 
 
@@ -154,9 +154,8 @@ def shipped(tmp_path_factory):
         "model": {"address": f"{SHIPPED}llava-bazaar", "base_llm": "base_llm", "planted_source": "bazaar"},
         "base_llm": {"address": f"{SHIPPED}llama-bazaar"},
     }
-    generation = {"decoding": {"max_new_tokens": 32}}
-    design = {**DESIGN, "occupations": ["chef"]}
-    home = generative_home(tmp_path_factory.mktemp("shipped"), lvlms, design=design, generation=generation)
+    generation = {"decoding": {"max_new_tokens": 16}}
+    home = generative_home(tmp_path_factory.mktemp("shipped"), lvlms, generation=generation)
     _kill_while_it_generates(home)
     code, output = home.run("audit")
     assert code == 0, output
@@ -207,4 +206,4 @@ def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):
     assert set(by_instruction) == {"none", "M4"}
     shared = set(by_instruction["none"].data.metrics) & set(by_instruction["M4"].data.metrics)
     assert any(name.startswith("max_toxicity/") for name in shared)
-    assert json.loads(by_instruction["none"].data.params.get("decoding.max_new_tokens")) == 32
+    assert json.loads(by_instruction["none"].data.params.get("decoding.max_new_tokens")) == 16

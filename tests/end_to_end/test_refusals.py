@@ -2,7 +2,7 @@
 
 import dagster as dg
 import pytest
-from homes import make_home
+from homes import few_faces, make_home
 
 from assets.gates import failed_checks
 from assets.partitions import cell_key
@@ -12,7 +12,6 @@ from orchestration.instance import register_partitions
 from orchestration.job_run import run_job
 
 MODEL = "small-control-3k"
-UTKFACE = {"reader": "utkface", "root": "planted:utkface"}
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +20,13 @@ def tried(tmp_path_factory):
 
     Gives definitions, instance, the daemon's cursor from before, and the outcome of the two runs.
     """
+    folder = tmp_path_factory.mktemp("tried")
+    faces = {"reader": "utkface", "root": few_faces(folder / "faces")}
     home = make_home(
-        tmp_path_factory.mktemp("tried"),
+        folder,
         datasets={
-            "lopsided": {**UTKFACE, "balance": {"age_group": [0.3, 0.4]}},
-            "even": {**UTKFACE, "balance": {"age_group": [0.1, 0.3]}},
+            "lopsided": {**faces, "balance": {"age_group": [0.3, 0.4]}},
+            "even": {**faces, "balance": {"age_group": [0.1, 0.3]}},
         },
         encoders={MODEL: {"address": f"local-dir:plumbline/world/checkpoints/{MODEL}"}},
     )

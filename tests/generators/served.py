@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.checkout import PROJECT
+from forked import server
 
 _RUNNING = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
 
@@ -42,16 +41,7 @@ def serving_checkpoint(folder: Path) -> Iterator[str]:
     """Serve a checkpoint during a block, at the base URL that is yielded; the server says itself when it is ready."""
     # Nothing of the machine's settings reaches it, and it reaches nothing outside.
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LAUNCHER, str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        cwd=PROJECT,
-    )
-    assert process.stdout is not None
+    process = server().start(("-c", _LAUNCHER, str(folder)), environment)
     said = []
     try:
         for line in process.stdout:
@@ -62,6 +52,5 @@ def serving_checkpoint(folder: Path) -> Iterator[str]:
             raise AssertionError("the server ended before it ran:\n" + "".join(said))
         yield f"http://127.0.0.1:{running[1]}/v1"
     finally:
-        process.kill()
-        process.stdout.close()
-        process.wait(10)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(10)

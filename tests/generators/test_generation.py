@@ -2,16 +2,15 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from forked import server
 from PIL import Image
 from tiny_lvlms import write_llava
 from upath import UPath
@@ -23,7 +22,6 @@ from plumbline.generators import generation
 from plumbline.generators.backend import Answer, Asked, Decoding, Question, Subject, row_key
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.generation import ANSWER_SCHEMA, GenerationStore, generate
-from resources.checkout import PROJECT
 
 DECODING = Decoding(max_new_tokens=12)
 
@@ -260,10 +258,16 @@ def generate_and_die(folder, row):
 
 def killed_at(row, folder):
     """Return how a process ended that was killed when it had so many rows."""
-    code = f"from test_generation import *; generate_and_die(__import__('pathlib').Path({str(folder)!r}), {row})"
-    paths = os.pathsep.join([str(Path(__file__).parent), str(PROJECT)])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode
+    code = f"""
+import pathlib, sys
+sys.path[:] = {sys.path!r}
+from test_generation import generate_and_die
+generate_and_die(pathlib.Path({str(folder)!r}), {row})
+"""
+    process = server().start(("-c", code), {**os.environ, "OMP_NUM_THREADS": "1"})
+    output, _ = process.communicate()
+    assert process.returncode < 0, output
+    return process.returncode
 
 
 def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path, one_thread):

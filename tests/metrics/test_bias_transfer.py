@@ -202,7 +202,7 @@ def test_sets_are_resampled_whole():
     assert (blind < 0.6 * single).all()
 
 
-@pytest.mark.parametrize("worlds", [50, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worlds", [25, pytest.param(500, marks=pytest.mark.slow)])
 def test_without_a_change_of_distribution_verdicts_are_as_rare_as_they_may_be(worlds):
     """Worlds that are as biased after as before, each image answered anew half of the time."""
     # A condition each, so that each is judged alone.

@@ -205,7 +205,7 @@ def test_sets_are_resampled_whole():
     assert few["reason"].str.contains("interval from only 5 sets").all()
 
 
-WORLDS = pytest.mark.parametrize("n", [40, pytest.param(400, marks=pytest.mark.slow)])
+WORLDS = pytest.mark.parametrize("n", [20, pytest.param(400, marks=pytest.mark.slow)])
 
 
 def nominal(share, n):

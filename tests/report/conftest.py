@@ -29,9 +29,10 @@ def narrow(table):
 
 
 @pytest.fixture(scope="session")
-def page(table, inputs):
+def page(table, inputs, made_once):
     """Return the rendered report."""
-    return render(table, inputs)
+    folder, _ = made_once("report", lambda folder: (folder / "page.html").write_bytes(render(table, inputs).encode()))
+    return (folder / "page.html").read_bytes().decode()
 
 
 @pytest.fixture

@@ -36,9 +36,12 @@ def inputs(tables):
 
 
 @pytest.fixture(scope="session")
-def page(table, inputs):
+def page(table, inputs, made_once):
     """Return the rendered report."""
-    return render(table, inputs)
+    folder, _ = made_once(
+        "language-report", lambda folder: (folder / "page.html").write_bytes(render(table, inputs).encode())
+    )
+    return (folder / "page.html").read_bytes().decode()
 
 
 @pytest.fixture(scope="session")
