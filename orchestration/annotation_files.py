@@ -65,4 +65,4 @@ def write_sheets(drawn: AnnotationSheets, folder: Path) -> WrittenSheets:
         if frame.height:
             written.append(folder / f"{name}.csv")
             written[-1].write_bytes(csv_bytes(frame))
-    return WrittenSheets(written, drawn.told)
+    return WrittenSheets(written, drawn.messages)

@@ -1,4 +1,4 @@
-"""CausalFace: synthetic faces, one thing varied at a time; folders and names say what."""
+"""CausalFace: synthetic faces that vary in one attribute at a time, encoded in folder and file names."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CausalFace(FolderIndexed):
         return {**super().labels(raw), "set_id": raw["seed"]}
 
     def entry(self, path: str) -> Entry | Refusal:
-        """Return what the folders and the name say; a dimension's folder holds only that dimension."""
+        """Return the labels in folder and file name; a dimension's folder holds only that dimension."""
         if _WITHOUT_BACKGROUND in path and _PATH.fullmatch(path.replace(_WITHOUT_BACKGROUND, "")):
             what = "the picture is a face without its background"
             return _left_out("without_background", what, path, self.form)

@@ -1,4 +1,4 @@
-"""Automatic gender labels on records: the extended datasets, and how often the labels are wrong for whom."""
+"""Automatic gender labels of records (the extended datasets), and their error rates by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FairFace: two label files beside the folders `train` and `val`."""
+"""FairFace: folders `train` and `val`, and a label file for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FairFace(Reader):
     declaration: Declaration = load_declaration("fairface")
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the label files that are there, train before val.
+        """Return the existing label files, train before val.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Named subsets of a dataset's rows, as the studies count them."""
+"""Named subsets of a dataset's rows, as in the studies."""
 
 from __future__ import annotations
 

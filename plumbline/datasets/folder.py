@@ -108,7 +108,7 @@ class ColumnMap(Part):
         return self
 
     def fixed_words(self, column: str) -> tuple[str, ...] | None:
-        """Return the only words that the records may hold in a column; None where any will do.
+        """Return the allowed values of a column of the records; None where any value is allowed.
 
         The column of the label set holds its labels, and `gender` man and woman: what the automatic label is.
         """
@@ -327,7 +327,7 @@ def _parquet_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
 
 
 def _require_mapped(column_map: ColumnMap, names: Sequence[str], *, where: str, shown: str) -> None:
-    """Require every mapped column to be there once.
+    """Require every mapped column to exist exactly once.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""IdenProf: images of people at work, in one folder an occupation."""
+"""IdenProf: images of people at work, with one folder per occupation."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def leads_out(path: str) -> bool:
 
 
 def inside(root: Path, path: str) -> Path:
-    """Return where a listed file lies.
+    """Return the path of a listed file.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def inside(root: Path, path: str) -> Path:
 
 
 def index_file(root: Path, name: str) -> Path:
-    """Return where an index file lies: a plain file inside the dataset's folder.
+    """Return the path of an index file: a plain file inside the dataset's folder.
 
     Ask before any opening of an index: a pipe in its place would be waited for without end.
 

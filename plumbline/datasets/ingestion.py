@@ -1,4 +1,4 @@
-"""From a dataset's folder to its records and its quarantine: every listed input ends in exactly one."""
+"""Ingestion: every input that a dataset lists becomes a record or a quarantine row, exactly one of them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Accepted(NamedTuple):
 
 
 def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
-    """Leave one row a picture, or none where its rows contradict each other.
+    """Keep one row per picture, or none where its rows contradict each other.
 
     Where all rows of the same bytes say the same of who is shown, the first is kept. Another is refused as
     `duplicate_row` (the same path) or `duplicate` (another path) if its context is that of the first too, and as
@@ -164,7 +164,7 @@ _LABELS_KEPT = 4096
 def ingest(
     reader: Reader, root: Path | str, *, dataset: str, progress: Progress | None = None, workers: int | None = None
 ) -> Ingested:
-    """Read a dataset: check every listed file down to its last pixel, and account for all of them.
+    """Read a dataset: decode every listed file in full, and account for all of them.
 
     Of files with the same bytes, one row is kept at most: see `resolve_duplicates`.
 
@@ -310,7 +310,7 @@ _Outcome = Accepted | Refusal
 def _examine(
     labels_of: _LabelsOf, read: Callable[[str], bytes], item: Entry | Refusal
 ) -> tuple[Accepted | Refusal, str]:
-    """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
+    """Accept or refuse one input. A file is part of the digest even where its labels or its path are refused."""
     content = _content(read, item)
     if isinstance(item, Refusal):
         return item, content.line

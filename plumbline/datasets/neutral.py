@@ -14,5 +14,5 @@ class NeutralPortraits(FolderIndexed):
     form = "as you like"
 
     def entry(self, path: str) -> Entry | Refusal:
-        """Return the image: any name is right."""
+        """Return the image: any file name is accepted."""
         return Entry(path, None, {})

@@ -1,4 +1,4 @@
-"""Index files that are Parquet tables: every value as text, so that a bad row spoils no other."""
+"""Parquet index files: every value is read as text, so that a bad row does not affect others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PATA: a list of labelled addresses, and images that the user has fetched."""
+"""PATA: a list of labelled URLs, and images that the user has downloaded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PATA(Reader):
     declaration: Declaration = load_declaration("pata")
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the list, and the captions where they are there: part of the release, though no label is in them.
+        """Return the list, and the captions if they exist: part of the release, though without labels.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class PATA(Reader):
 
 
 def _fetched(root: Path) -> dict[str, list[str]]:
-    """Return stem to file names of the images that are there."""
+    """Return stem -> file names of the existing images."""
     by_stem: defaultdict[str, list[str]] = defaultdict(list)
     try:
         for file in inside(root, IMAGES).iterdir():

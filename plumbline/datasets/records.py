@@ -1,4 +1,4 @@
-"""Declarations of datasets as data, the records and refusals that they become, and the shape of a reader."""
+"""Dataset declarations, records and refusals, and the interface of a reader."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is specific to one dataset: its data file, or, in few words, the same in its reader.
+    """What is specific to one dataset, from its data file or declared in its reader.
 
     Attributes
     ----------
@@ -265,7 +265,7 @@ class Refusal:
 
 
 class Reader(Protocol):
-    """What a dataset needs in order to be ingested; everything specific to it is data in its declaration.
+    """Interface of a dataset reader; everything specific to a dataset is data in its declaration.
 
     The readers of this package inherit from it.
     """
@@ -273,7 +273,7 @@ class Reader(Protocol):
     declaration: Declaration
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the index files that are there, relative to the root; none where the folder is the index.
+        """Return the existing index files, relative to the root; none where the folder is the index.
 
         Raises
         ------
@@ -303,7 +303,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Ingested:
-    """A dataset as it was accepted.
+    """The accepted and quarantined inputs of a dataset.
 
     Attributes
     ----------

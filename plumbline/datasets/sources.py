@@ -1,4 +1,4 @@
-"""Where datasets are and how they are obtained: addresses, licences, steps, expected layout."""
+"""How datasets are obtained: addresses, licences, steps, expected layout."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def dataset_folder(address: DatasetAddress | str, home: Path) -> Path:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A repository that gives the data to everybody, and the files of it that the reader reads."""
+    """A public repository with the data, and the files in it that the reader reads."""
 
     repository: str
     patterns: tuple[str, ...]
@@ -82,7 +82,7 @@ class HubSource:
 
 @dataclass(frozen=True)
 class Obtaining:
-    """How one reader's data is got.
+    """How the data of one reader is obtained.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ def _all() -> dict[str, Obtaining]:
 
 
 def obtaining(reader: str) -> Obtaining:
-    """Return how a reader's data is got.
+    """Return how the data of a reader is obtained.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Archives that somebody else made, extracted so that nothing in them can reach beyond one new folder.
+"""Safe extraction of untrusted archives: nothing in them is written outside one new folder.
 
 `zipfile` and `tarfile` read them. Only the content of plain files is taken: no link, device, owner or permission comes
 out, names are relative and printable, and members, sizes and the ratio to the archive are capped. All of an archive
@@ -51,7 +51,7 @@ _LONGEST_PART, _LONGEST_NAME = 255, 1024
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may hold.
+    """Limits on the size and number of an archive's files.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Limits:
 
 
 class Extracted(NamedTuple):
-    """How many files came out, and their bytes."""
+    """Number and total bytes of the extracted files."""
 
     files: int
     bytes: int

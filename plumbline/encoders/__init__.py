@@ -1,1 +1,1 @@
-"""Encoders: one adapter a family, and the engine that embeds images and texts."""
+"""Encoders: one adapter per family, and the engine that embeds images and texts."""

@@ -1,4 +1,4 @@
-"""How many rows go through a model at once: found once for a device, and fewer where its memory is short."""
+"""Batch sizes: measured once per device, and reduced after an out-of-memory error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Batch = TypeVar("Batch", bound=Any)
 
 
 class OomRetry:
-    """A forward pass that is cut into smaller ones where the device has not the memory for it.
+    """A forward pass that is split into smaller ones when the device runs out of memory.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def plan_batch_rows(
     shard_rows: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """Return how many rows go through a model at once.
+    """Return the batch size of a model, in rows.
 
     The size is part of the key of a shard, so it must not change between a run and its resumption: on a CPU it follows
     from the size of a prepared image, on another device it is measured once and kept beside the shards.
@@ -175,7 +175,7 @@ def _blank(encoder: DualEncoder | PairEncoder) -> torch.Tensor:
 
 
 def _measure(encoder: DualEncoder | PairEncoder, most: int, clock: Callable[[], float]) -> int:
-    """Double the batch while it pays; start lower where even the first does not fit."""
+    """Double the batch while throughput improves; start lower where even the first does not fit."""
     rows = first = min(FIRST_TRIAL, most)
     while (rate := _images_a_second(encoder, rows, clock)) is None:
         if rows == 1:
@@ -190,7 +190,7 @@ def _measure(encoder: DualEncoder | PairEncoder, most: int, clock: Callable[[], 
 
 
 def _images_a_second(encoder: DualEncoder | PairEncoder, rows: int, clock: Callable[[], float]) -> float | None:
-    """Return the best rate of some passes, or None where memory runs out."""
+    """Return the best throughput of some passes, or None when memory runs out."""
     one = _blank(encoder)
     try:
         batch = one.expand(rows, *one.shape).contiguous()

@@ -1,4 +1,4 @@
-"""BridgeTower: two towers with a cross-modal stack between them, so that a match needs image and text together."""
+"""BridgeTower: a cross-encoder, which must see image and text together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedding engine: images and texts in shards that are computed once, checked, and found again."""
+"""The embedding engine: embeddings in shards that are computed once, verified and reused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ARRAY = "embedding"
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings with an account of the work.
+    """Embeddings, and how many of them were computed or cached.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def embed_images(
     decoder: Decoder = "pillow",
     progress: Progress | None = None,
 ) -> Embedded:
-    """Embed image files, or find them embedded.
+    """Embed image files, or read their cached embeddings.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def embed_images(
 def embed_texts(
     encoder: DualEncoder, texts: Sequence[str], cache: ShardCache, *, batch_rows: int = TEXT_BATCH_ROWS
 ) -> Embedded:
-    """Embed texts, or find them embedded; see `embed_images`."""
+    """Embed texts, or read their cached embeddings; see `embed_images`."""
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return nullcontext(span.of(texts) for span in spans)

@@ -1,4 +1,4 @@
-"""What an encoder offers, whatever its family: the small interface between models and the embedding engine."""
+"""The interface between encoders of all families and the embedding engine."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Crop:
 
 
 class Encoder(Protocol):
-    """A vision-language model on a device: the part that every family has.
+    """A vision-language model on a device: the interface common to all families.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Encoder(Protocol):
 
 
 class DualEncoder(Encoder, Protocol):
-    """An encoder that sees images and texts apart; a match is a product of two vectors.
+    """An encoder that embeds images and texts separately; a score is the product of two vectors.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class PromptedEncoder(DualEncoder, Protocol):
 
 
 class PairEncoder(Encoder, Protocol):
-    """An encoder that must see image and text together, so that nothing of an image can be kept for later texts."""
+    """A cross-encoder: it must see image and text together, so that image embeddings cannot be cached."""
 
     def score_pairs(self, batch: torch.Tensor, *suites: Sequence[str]) -> NDArray[np.float32]:
         """Return the (b, m) logits of a batch of `prepare`d images against the m texts of suites, float32.

@@ -13,7 +13,7 @@ from plumbline.errors import CheckpointError, ConfigError
 
 
 class Capability(StrEnum):
-    """What can be asked of an encoder; suites, labels and mitigations say which of these they need."""
+    """Capabilities of encoders; suites, labels and mitigations state which of them they need."""
 
     EMBED_IMAGES = "embed_images"
     """Images as vectors in a space shared with the texts, where a cosine means something."""
@@ -86,7 +86,7 @@ def find_family(name: str) -> Family:
 
 
 def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> None:
-    """Refuse to go on with an encoder that cannot do what something needs.
+    """Raise an error if an encoder lacks a required capability.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Images for an encoder: read ahead, decoded, prepared, and the gate for a faster decoder."""
+"""Reading ahead, decoding and preprocessing images for an encoder, and the gate for a faster decoder."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ LEAST_COSINE = 0.9999
 
 @dataclass(frozen=True)
 class DecoderGate:
-    """How far embeddings from the fast decoder are from those of the checkpoint's own preprocessing.
+    """Agreement of embeddings from the fast decoder with those of the checkpoint's own preprocessing.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ _ARRAY = "logit"
 
 @dataclass(frozen=True)
 class ScoredSuites:
-    """Suites with an account of the work over all of them.
+    """Scores of suites, and how many of them were computed or cached.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ def score_suites(
     decoder: Decoder = "pillow",
     progress: Progress | None = None,
 ) -> ScoredSuites:
-    """Score image files against prompt suites, or find them scored.
+    """Score image files against prompt suites, or read their cached scores.
 
     Every suite has shards of its own, so that a new suite costs its own pairs and leaves the others as they are. What
     several suites lack of the same images is computed in one pass over these images.

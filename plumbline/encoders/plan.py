@@ -1,4 +1,4 @@
-"""What is known of encoders before they are loaded: family and width of each, and the work of an audit."""
+"""Planning from configurations alone: family and width of each encoder, and the work of an audit."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def plan_cell(
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast one device is; pairs are those of BridgeTower, an image with one prompt."""
+    """Throughput of one device; a pair is an image with one prompt of BridgeTower."""
 
     images_per_second: float
     pairs_per_second: float

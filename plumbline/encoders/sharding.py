@@ -1,4 +1,4 @@
-"""Shards: how rows are split, which shards are cached, and computing those that are not."""
+"""Shards: how rows are split, which shards are cached, and how missing ones are computed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class CacheStats:
-    """How much of a call was computed, and how much was in the cache.
+    """How much of a call was computed, and how much was cached.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class CacheStats:
 
 
 class ShardedArray:
-    """The shards of one result in row order: found in the cache, or still to be computed.
+    """The shards of one result in row order: cached, or still to be computed.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class ShardedArray:
         self.repaired = sum(cache.is_listed(self.keys[i]) for i in self.missing)
 
     def commit(self, position: int, rows: NDArray[np.float32], cache: ShardCache, details: Mapping[str, Any]) -> None:
-        """Keep the rows of a missing shard."""
+        """Store the rows of a missing shard."""
         array = np.ascontiguousarray(rows)
         self._shards[position] = cache.commit(self.keys[position], {self.name: array}, details=details)
 

@@ -1,4 +1,4 @@
-"""What every adapter of a torch model shares: pixels, placement, identity, forward context, learned tokens."""
+"""Base of all torch adapters: pixels, placement, identity, forward context, learned tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transformers families share: the checkpoint's own image processing, loading, tokens."""
+"""Base of the transformers families: the checkpoint's own image processing, loading, tokens."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From images and prompts to text: backends, sampling that belongs to the row, sharing, resuming, planning."""
+"""Text generation from images and prompts: backends, per-row seeded sampling, caching, resuming, planning."""

@@ -1,4 +1,4 @@
-"""What a backend of generation is, and what it is asked: one interface for local models and endpoints."""
+"""The backend interface, common to local models and endpoints, and its requests and answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROW_KEY_DIGITS = 32
 
 @dataclass(frozen=True)
 class Decoding:
-    """How tokens are drawn.
+    """Settings of sampling.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked about: an image; or for a language model without eyes, what is said to be in it.
+    """The subject of a question: an image, or a description of it for a language model without vision.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; see `plumbline.catalog.schema.GENERATION_SCHEMA` for the columns."""
+    """A generated text and how it ended; see `plumbline.catalog.schema.GENERATION_SCHEMA` for the columns."""
 
     text: str
     finish_reason: str
@@ -123,7 +123,7 @@ class Backend(Protocol):
 
 
 def row_key(identity: str, subject: Subject, question: Question, decoding: Decoding) -> str:
-    """Return the key of a row: what its text depends on, and nothing else (batch and order of work do not count).
+    """Return the key of a row: a digest of all that its text depends on, which excludes batch and order of work.
 
     Its first 128 bits of sha256 also seed the row's own random numbers.
     """

@@ -1,4 +1,4 @@
-"""What is asked of whom: records and the audit file's entries to slices of questions."""
+"""From records and the entries of the audit file to slices of questions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Slice:
 
 
 def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
-    """Return the records that are asked about, with who is pictured in them.
+    """Return the records that prompts are about, with the attributes of the person pictured.
 
     Adds `subset`, `attribute` and `group` (which labels the groups join, and this image's: `race_gender`,
     `Black_woman`), `set_groups` (groups that a whole set of this subset has, null without sets), `set_rank` (1, 2, ...:

@@ -1,4 +1,4 @@
-"""Generation through OpenAI-compatible endpoints: images as they take them, what is asked, what they say they are."""
+"""Generation through OpenAI-compatible endpoints: image formats, requests, and the endpoints' self-reports."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ _VALUE_LENGTH = 200
 
 @dataclass(frozen=True)
 class EndpointReport:
-    """What one endpoint said of itself.
+    """What one endpoint reports about itself.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class EndpointReport:
 
 
 def ask_what_it_is(settings: EndpointSettings) -> EndpointReport:
-    """Ask an endpoint what it is; each call is a question of one new token.
+    """Query an endpoint for its model and version; each call generates one token.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The generation engine: every row is asked once, kept as soon as it can be, and found again after any crash."""
+"""The generation engine: every row is generated once, stored as soon as possible, and reused after a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """Answers with an account of the work.
+    """Answers, and how many of them were generated or reused.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def generate(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Generated:
-    """Answer rows, or find them answered.
+    """Generate answers, or read stored ones.
 
     The work goes in groups of `backend.at_once` subjects, which depend on `asked` alone: a run that was cut off and
     goes on has the same batches, and gives the same texts to the last bit. A group of a local model is kept when it

@@ -1,4 +1,4 @@
-"""Language models without eyes, on which LVLMs are built: Vicuna, Mistral, Gemma."""
+"""Base language models, without vision, of LVLMs: Vicuna, Mistral, Gemma."""
 
 from __future__ import annotations
 

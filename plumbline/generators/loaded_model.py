@@ -1,4 +1,4 @@
-"""A generative model of transformers, loaded from its folder without surprises."""
+"""Loading a generative model of transformers from its folder, with settings that its files alone decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generative audit would cost before anything starts: rows, tokens, time, money."""
+"""Estimated cost of a generative audit before it starts: rows, tokens, time, money."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class PlannedSlice:
 
     @property
     def to_do(self) -> int:
-        """Return the rows that are not there."""
+        """Return the number of rows still to generate."""
         return self.rows - self.finished
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be generated, slice by slice."""
+    """The answers to generate, slice by slice."""
 
     slices: Sequence[PlannedSlice]
 

@@ -1,4 +1,4 @@
-"""How a prompt is wrapped for a model: its own chat template, or else the format that its family documents."""
+"""How a prompt is formatted for a model: by its chat template, or else as its family documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling answers: random draws that belong to the row, and a cache shared by the prompts of an image."""
+"""Sampling answers: random numbers seeded per row, and a key-value cache shared by the prompts of an image."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ ROOM = 128
 
 
 class PreallocatedLayer(DynamicLayer):
-    """transformers' growing layer, which copies everything at every token, but with room for further tokens."""
+    """A layer of the key-value cache with preallocated room; that of transformers copies everything at every token."""
 
     _layer_type = None
 
@@ -185,7 +185,7 @@ _DONE_SHARE = 0.25
 
 @dataclass
 class Read:
-    """Prompts that a language model has read.
+    """Prompts after prefill by a language model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The engine of local models: batches of rows, images looked at once, fewer rows where memory is short, answers."""
+"""The engine of local models: batching, one vision pass per image, smaller batches after an out-of-memory error."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class TransformersBackend:
         return embedded
 
     def _seen(self, subjects: Sequence[Sequence[Asked]]) -> _Seen:
-        """Look at the images of some subjects' rows."""
+        """Run the vision part on the images of some subjects' rows."""
         rows = [row for subject in subjects for row in subject]
         paths = {row.subject.image_id: row.subject.path for row in rows}
         if self._images is None and any(path is not None for path in paths.values()):

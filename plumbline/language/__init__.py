@@ -1,1 +1,1 @@
-"""Metrics of generated texts: what a model says of whom."""
+"""Metrics of generated texts, by group."""

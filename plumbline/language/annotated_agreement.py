@@ -69,7 +69,7 @@ def _resampled(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Gene
 
 
 def _kappas(counts: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return (r,) kappas of texts that are drawn (r, n) times; nan where only one label was drawn.
+    """Return (r,) kappas of resamples with (r, n) bootstrap weights; nan where only one label was drawn.
 
     Agreement within a text does not change, and the frequencies of labels are sums: both need only how often each
     text was drawn.
@@ -89,7 +89,7 @@ def _kappas(counts: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.f
 
 
 class JudgeAgreement(NamedTuple):
-    """How far a judge's list is that of the annotators' majority.
+    """Precision and recall of a judge's list against the annotators' majority.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ def annotation_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     Source: Howard et al., C.2 and D.2. By dataset, of the texts of a sheet that are this model's answers, and of the
     words that it says of the group: less than the whole sheet, which is drawn over all models; see `pooled_agreement`.
     `annotators` is the kappa of the annotators alone, `annotators_and_score` that with the toxicity score from 0.3 on
-    as one annotator more. The judge is held against the majority. n: texts; words that the judge names (precision) or
+    as one annotator more. The judge is compared with the majority. n: texts; words that the judge names (precision) or
     that the majority names (recall). `reason` says what of the sheet was left out. None without a file of annotations.
     """
     return list(_agreement([cell], settings, pooled=False))
@@ -277,7 +277,7 @@ def _agreement(cells: Sequence[LanguageCell], settings: LanguageSettings, *, poo
 
 
 class _Sample(NamedTuple):
-    """The labels of a sheet that are compared, the dataset that they are of, and what is to be said of them."""
+    """The labels of a sheet that are compared, their dataset, and the caveats."""
 
     dataset: str
     labels: pl.DataFrame
@@ -316,7 +316,7 @@ def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.
 def _kappa_rows(
     row: Row, labelled: SheetLabels, scores: pl.DataFrame, sheet: str, why: Reasons, settings: LanguageSettings
 ) -> Iterator[Row]:
-    """Yield the row of the annotators, and one with each scorer that has scored anything on the sheets."""
+    """Yield the kappa of the annotators, and one with each scorer that has scores on the sheets."""
     counts, why = labelled.counts, joined(why, labelled.reasons())
     tables: dict[tuple[str | None, str], tuple[pl.DataFrame, Reasons]] = {(None, "annotators"): (counts, why)}
     for (scorer,), scored in parts(scores, "scorer"):
@@ -331,7 +331,7 @@ def _kappa_rows(
 
 
 def _columns(estimate: Estimate, why: Reasons) -> Row:
-    """Return the columns of an estimate that nothing is tested of; its own reason comes first."""
+    """Return the columns of an estimate without a test; its own reason comes first."""
     columns = estimate.columns() | {"reason": joined(estimate.reason, why)}
     del columns["p"]
     return columns

@@ -1,4 +1,4 @@
-"""Human annotations, as they come back from the sheets of `plumbline sample-annotations`."""
+"""Sheets for human annotators, and their labels: those of `plumbline sample-annotations`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 
 
 class Drawn(NamedTuple):
-    """What was drawn for a sheet, and where there was too little to draw from, in words."""
+    """The sample of a sheet, and where fewer texts were available than wanted, in words."""
 
     rows: pl.DataFrame
     shortfalls: tuple[str, ...]
@@ -170,7 +170,7 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class AnnotationSheets:
-    """What annotators get, and what they do not see.
+    """The sheets for annotators, and the key that they do not see.
 
     Attributes
     ----------
@@ -190,13 +190,13 @@ class AnnotationSheets:
 
     @property
     def empty(self) -> dict[str, str]:
-        """Return the sheets for which there was nothing at all, each with the reason in words."""
+        """Return the empty sheets, each with the reason in words."""
         nothing = [name for name, sheet in self.sheets.items() if sheet.is_empty()]
         return {name: f"{name}: nothing to draw from; it needs {_NEEDS[name]}" for name in nothing}
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """Return what to say of the sheets: which are empty, then what the others are short of."""
+    def messages(self) -> tuple[str, ...]:
+        """Return the messages on the sheets: which are empty, then where the others have fewer rows than wanted."""
         empty = self.empty
         short = (line for name, lines in self.short.items() if name not in empty for line in lines)
         return (*empty.values(), *short)
@@ -264,7 +264,7 @@ def _scored(rows: pl.LazyFrame, scores: pl.LazyFrame, scorer: str) -> pl.DataFra
 
 
 def _drawn(sheet: str, found: pl.DataFrame, strata: Sequence[tuple[str, ...]], wanted: int, seed: int) -> Drawn:
-    """Draw as many of every stratum and band as are wanted, or all there are, and say where there were fewer."""
+    """Sample `wanted` rows from each stratum and band, or all where there are fewer, and list these shortfalls."""
     parts, shortfalls = [], []
     for stratum in strata:
         of_stratum = found.filter(pl.col("attribute") == stratum[0]) if stratum else found
@@ -331,7 +331,7 @@ class SheetLabels:
     few: tuple[tuple[str, int], ...]
 
     def reasons(self, what: str = "texts") -> Reasons:
-        """Return what was left out, and whose labels are few; nothing where every text was counted."""
+        """Return the reasons for texts left out and for annotators with few labels."""
         missing = self.texts - self.counts.height
         names = [f"{name[:40]} ({count} of {self.texts})" for name, count in self.few[:NAMED]]
         more = f" and {len(self.few) - NAMED} more" if len(self.few) > NAMED else ""

@@ -31,7 +31,7 @@ NAME = pl.Categorical
 def known_answers(
     generations: pl.LazyFrame, *, prompts: Collection[str], instruction: str | None = None
 ) -> pl.LazyFrame:
-    """Return the answers to some prompts, of images whose group is known.
+    """Return the answers to some prompts about images with a known group.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def known_answers(
 
 
 def answer_row(model: str, **columns: object) -> Row:
-    """Return the columns that every row about generated texts has."""
+    """Return the columns common to all rows about generated texts."""
     row: Row = {"model": model, "suite": "generation", "condition": "before", "statistic": "estimate"}
     return row | columns
 
@@ -82,9 +82,9 @@ _NAMES = (*OF_GROUPS, "group", "occupation", "unit")
 def values_by_question(
     cell: LanguageCell, *, prompts: Collection[str], instruction: str | None = None, **values: pl.Expr
 ) -> Iterator[pl.DataFrame]:
-    """Yield numbers of every answer to one prompt under one instruction after the other: what is in memory at once.
+    """Yield numbers of each answer, one prompt and instruction at a time, so that memory stays bounded.
 
-    Whose they are is told as codes: some 40 bytes a row, and no text.
+    Groups are encoded as Enum: some 40 bytes a row, and no text.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def values_by_question(
 def with_counterparts(
     after: pl.DataFrame, before: pl.DataFrame, *, on: Sequence[str], by: Sequence[str]
 ) -> pl.DataFrame:
-    """Join two conditions row by row, and keep what only one of them has, so that it can be counted.
+    """Outer join of two conditions: unmatched rows are kept, so that they can be counted.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def with_counterparts(
 
 
 def unpaired_reason(pairs: int, of: int, *, what: str) -> Reason | None:
-    """Return the reason that some had no counterpart; `what` names them, such as `answers`."""
+    """Return the reason that some items had no counterpart; `what` names the items, such as `answers`."""
     return None if pairs == of else reason("without_counterpart", left_out=of - pairs, pairs=of, what=what)
 
 

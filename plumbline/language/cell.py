@@ -1,4 +1,4 @@
-"""Who says which words about a group are stereotypes of it."""
+"""A judge of stereotypes: another language model that picks them from a group's words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Judge = Callable[[str, Sequence[str]], Sequence[str]]
 
 
 def stereotypes(judge: Judge, group: str, words: Collection[str]) -> set[str]:
-    """Ask the judge once about the words of a group; what it names besides them is ignored.
+    """Query the judge once about the words of a group; other words that it names are ignored.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def stereotypes(judge: Judge, group: str, words: Collection[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class LanguageSettings(DrawSettings):
-    """How language metrics are computed.
+    """Settings of the language metrics.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class LanguageSettings(DrawSettings):
     annotations: Path | None = None
 
     def draws(self, *labels: str) -> dict[str, Any]:
-        """Return the arguments of a bootstrap: the draws are named by `labels`."""
+        """Return the arguments of a bootstrap; `labels` seed its generator."""
         rng = generator(self.seed, *labels)
         return {"resamples": self.resamples, "rng": rng, "confidence": self.confidence}
 

@@ -1,4 +1,4 @@
-"""Words of competence and warmth, and of their opposites, in what is said of each group: lexicons, shares, rows.
+"""Competence, incompetence, warmth and coldness words in the answers about each group: lexicons, shares, rows.
 
 Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", section 4.3 and
 appendix E; Nicolas, Bai and Fiske, "Comprehensive stereotype content dictionaries using a semi-automated method" (2021)
@@ -49,7 +49,7 @@ def dictionary_form(words: pl.Expr) -> pl.Expr:
 
 
 def lexicon_count(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool = False) -> pl.Expr:
-    """Return how many of each text's words, stop words left out, belong to a lexicon.
+    """Return the number of each text's words, without stop words, that belong to a lexicon.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def lexicon_count(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool 
 
 
 def lexicon_share(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool = False) -> pl.Expr:
-    """Return the share of each text's words, stop words left out, that belong to a lexicon (the paper's measure).
+    """Return the share of each text's words, without stop words, that belong to a lexicon (the paper's measure).
 
     Returns
     -------
@@ -126,7 +126,7 @@ _Columns = Mapping[tuple[str, str], pl.Expr]
 
 
 def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
-    """Return how many words of competence, incompetence, warmth and coldness the answers about each group hold.
+    """Return the frequency of competence, incompetence, warmth and coldness words in the answers about each group.
 
     Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", section 4.3
     and appendix E. The answers to prompts that ask for keywords, without any instruction.
@@ -160,7 +160,7 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
 
 
 def competence_numbers(settings: LanguageSettings) -> _Columns:
-    """Return the number of each answer of which every metric of the family is the mean."""
+    """Return the per-answer values whose means are the metrics of the family."""
     text, words = pl.col("text").fill_null(""), competence_lexicon()
     columns = {
         (COMPETENCE, "paper"): lexicon_share(text, words),
@@ -177,7 +177,7 @@ def competence_numbers(settings: LanguageSettings) -> _Columns:
 
 
 def _compared(question: GroupValues, metric: str, definition: str, *, gap: str | None = None) -> list[Row]:
-    """Return the rows of one number of the answers; the reason says how many have none, of a group or of all."""
+    """Return the rows of one per-answer value; the reason counts the answers without it, by group or overall."""
     values = question.answers[f"{metric} {definition}"].to_numpy()
     wordless = np.isnan(values)
 
@@ -189,7 +189,7 @@ def _compared(question: GroupValues, metric: str, definition: str, *, gap: str |
 
 
 def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
-    """Yield the rows of each occupation with enough sets, by name, and which group has the smallest shares."""
+    """Yield the rows of each occupation with enough sets, by name, and the group with the smallest share."""
     sets = question.answers.drop_nulls("occupation").group_by("occupation").agg(sets=pl.col("unit").n_unique())
     shares = []
     for name in sets.filter(pl.col("sets") >= question.settings.min_sets)["occupation"].cast(pl.String).sort():

@@ -1,4 +1,4 @@
-"""Counting words over many answers, and in how many texts each occurs."""
+"""Word counts and document frequencies over many answers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def count_words(batches: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:
-    """Count what stands between spaces, group by group: text alone hashes faster than text beside a group."""
+    """Count whitespace tokens group by group: text alone hashes faster than text with a group."""
     counted = [
         part.lazy()
         .select(piece=pl.col("text").fill_null("").str.split(" ").explode())
@@ -81,7 +81,7 @@ def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _merged(counts: pl.DataFrame, waiting: list[pl.DataFrame]) -> pl.DataFrame:
-    """Add counts of pieces, taken apart into words, to counts of words."""
+    """Split counted whitespace tokens into words, and add their counts to those of the words."""
     if not waiting:
         return counts
     pieces = pl.concat(waiting).lazy()

@@ -1,4 +1,4 @@
-"""A cheap look at the language of an answer: is it English, as the prompts are?
+"""A cheap check that an answer is in English, as the prompts are.
 
 The study evaluates English texts alone. Toxicity scorers, word lists and refusals say little about others, so that an
 audit checks how many answers are in another language. No model is needed; of the first 500 characters are looked at:
@@ -28,7 +28,7 @@ _PIECE_ENDS = r"[,;:.!?|\n]+"
 
 
 def not_english(texts: pl.Expr) -> pl.Expr:
-    """Return whether each text is seen to be in another language.
+    """Return whether each text is detectably not English.
 
     Words are cut at blanks here, many times faster than `plumbline.language.tokens.words_of` finds them: a stop
     word with a mark behind it is missed, which does not move the share by much.

@@ -1,4 +1,4 @@
-"""What every family of language metrics gives."""
+"""The result type of the families of language metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plumbline.metrics.family import Family
 
 @dataclass(frozen=True)
 class LanguageResult:
-    """What a family found.
+    """Rows and further tables of a family.
 
     Attributes
     ----------

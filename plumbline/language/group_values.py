@@ -25,7 +25,7 @@ ReasonsOf = Callable[[NDArray[np.bool_]], Reasons]
 
 @dataclass(frozen=True)
 class GroupValues:
-    """Answers to one question, with a number each; nan is an answer without one.
+    """Answers to one question with a value each, nan where an answer has none.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class GroupValues:
     settings: LanguageSettings
 
     def of(self, rows: NDArray[np.bool_], **columns: object) -> GroupValues:
-        """Return some of the answers, with further columns, such as those of one occupation."""
+        """Return a subset of the answers, such as those about one occupation, with further columns."""
         return replace(
             self,
             common=self.common | columns,
@@ -71,7 +71,7 @@ class GroupValues:
     ) -> Iterator[Row]:
         """Yield a row of the mean of every group; n counts the sets that have a number of the group.
 
-        With `gap` one more, of the largest minus, or over, the smallest mean; n counts the sets with a number. Its
+        With `gap` one more row: largest minus, or divided by, the smallest mean; n counts the sets with a number. Its
         reason names the groups that are not compared because no answer about them has a number, and those of whose
         answers fewer than half have one.
         """
@@ -113,7 +113,7 @@ class GroupValues:
         return self.common | gap.columns(reasons(np.ones_like(known)), self._missing(known)) | columns
 
     def _labels(self, columns: Row) -> Iterator[str]:
-        """Yield what the draws of a metric are named by."""
+        """Yield the labels that seed the draws of a metric."""
         yield from (str(self.common.get(name)) for name in ("model", *OF_GROUPS, "occupation"))
         yield f"{columns['metric']} {columns['definition']}"
 
@@ -138,7 +138,7 @@ def _with_wilson(rate: Estimate, confidence: float) -> Estimate:
 
 
 def by_groups(cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings) -> Iterator[GroupValues]:
-    """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name.
+    """Yield the answers to compare between groups, by dataset, attribute, prompt and instruction, sorted.
 
     Parameters
     ----------

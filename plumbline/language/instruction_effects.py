@@ -1,4 +1,4 @@
-"""What an instruction against stereotypes changes: the spread of scores within sets, refusals, and length."""
+"""Effects of an instruction against stereotypes: on the spread of scores within sets, refusals and length."""
 
 from __future__ import annotations
 

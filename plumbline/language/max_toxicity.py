@@ -1,4 +1,4 @@
-"""MaxToxicity: how far the scores of a counterfactual set lie apart, and what else scores say of groups."""
+"""MaxToxicity, the range of scores within a counterfactual set, and further metrics of scores by group."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def spread_change_rows(
 def max_toxicity_group_rows(
     scored: ScoredAnswers, spreads: SetSpreads, expected: pl.DataFrame, *, settings: LanguageSettings
 ) -> Iterator[Row]:
-    """Yield the share of each group among the groups that were the maximum of a set above the 90th percentile.
+    """Yield how often each group has the maximum score, among the sets whose Max* is above the 90th percentile.
 
     Source: Howard et al., Figures 2 and 6. Of the complete sets × seeds whose Max* lies strictly above the linear 90th
     percentile, each counts once; where none does, since a discrete scorer gives a tenth of them or more the highest
@@ -238,7 +238,7 @@ def max_toxicity_group_rows(
 
 
 class _Maxima(NamedTuple):
-    """Who has the maximum of each set × seed.
+    """The groups with the maximum of each set × seed.
 
     Attributes
     ----------
@@ -372,7 +372,7 @@ def _occupation_spreads(part: pl.DataFrame, labels: tuple[str, ...], settings: L
 
 
 def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.DataFrame:
-    """Return the quantiles of the occupations at both ends; with few occupations none is at both."""
+    """Return the quantiles of the occupations with the largest and the smallest spread; none is listed in both."""
     order = sorted(spreads, key=lambda name: (-spreads[name].value, name))
     shown = min(SHOWN, (len(order) + 1) // 2)
     ends = {"largest": order[:shown], "smallest": order[len(order) - min(SHOWN, len(order) - shown) :][::-1]}

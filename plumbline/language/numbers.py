@@ -1,4 +1,4 @@
-"""Numbers in answers: spelled out or in digits, parsed or refused with a reason."""
+"""Parsing numbers in answers, spelled out or in digits; unreadable ones get a reason."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class ParsedNumber:
 
 
 def unreadable(reason: Unreadable) -> ParsedNumber:
-    """Return the reading of an answer without a number that could be used."""
+    """Return the result for an answer without a usable number."""
     return ParsedNumber(nan, reason)
 
 
 def within(value: float, low: float, high: float) -> ParsedNumber:
-    """Return a number as it is read, or that it is out of its range; both ends belong to the range."""
+    """Return a parsed number, or the reason `out_of_range`; both ends belong to the range."""
     return ParsedNumber(value) if low <= value <= high else unreadable("out_of_range")
 
 
@@ -164,7 +164,7 @@ LONGEST = 4_000
 
 
 def plainly(text: str) -> str:
-    """Return an answer as it is read: lower case, NFKC, one kind of dash and of slash, no marks of emphasis.
+    """Normalise an answer: lower case, NFKC, one kind of dash and of slash, no emphasis marks.
 
     Halves and quarters are written as decimals.
     """

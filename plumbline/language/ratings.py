@@ -32,7 +32,7 @@ def read_rating(text: str | None) -> float | None:
 
 
 def rating_of(text: str) -> ParsedNumber:
-    """Read a rating from 1 to 10; the module says by which rules.
+    """Read a rating from 1 to 10 by the rules in the module's docstring.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _middle(found: re.Match[str]) -> str:
 
 
 def _begins_a_clause(found: re.Match[str]) -> bool:
-    """Return whether a dash before a count leads on from a rating: `an 8 - 10 years of experience show`."""
+    """Return whether a dash separates a rating from a count: `an 8 - 10 years of experience show`."""
     return found["article"] is not None or found.string[: found.start()].rstrip()[-1:] in ("", ":", "=")
 
 

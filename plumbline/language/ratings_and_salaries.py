@@ -1,4 +1,4 @@
-"""The ratings family: what numbers a model gives people of each group, and how many of its answers hold none."""
+"""The ratings family: ratings and salaries by group, and how many answers cannot be read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARSED = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(get_args(Unreada
 
 
 def parsed_answer(prompt: str) -> pl.Expr:
-    """Return what is read of each answer to a numeric prompt, as `value` and `unreadable`, null where it is read."""
+    """Parse each answer to a numeric prompt into `value` and `unreadable`, the reason, null where it was parsed."""
     read = salary_of if prompt == SALARY else rating_of
     return read_column(pl.col("text"), read).struct.rename_fields(["value", "unreadable"]).cast(_PARSED)
 
@@ -71,7 +71,7 @@ def _rows(question: GroupValues, metric: str) -> Iterator[Row]:
 
 
 def _excluded(answers: pl.DataFrame) -> Reason | None:
-    """Return how many answers were left out, and why, the most frequent reason first."""
+    """Count the answers left out by reason, the most frequent first."""
     counted = answers["unreadable"].cast(pl.String).drop_nulls().value_counts(sort=True, name="answers")
     if counted.is_empty():
         return None

@@ -1,4 +1,4 @@
-"""Refusals and lengths: whether a model answers about people of every group, and at what length."""
+"""Refusal rates and response lengths by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The families of language metrics: each becomes one asset, each metric is proved by the contracts."""
+"""Registry of the language families: each is one asset, and contract tests check each metric."""
 
 from __future__ import annotations
 

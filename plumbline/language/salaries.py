@@ -54,7 +54,7 @@ def read_salary(text: str | None) -> float | None:
 
 
 def salary_of(text: str) -> ParsedNumber:
-    """Read a salary in dollars a year; the module says by which rules.
+    """Read a salary in dollars a year by the rules in the module's docstring.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The answers to one question with their scores, in files of whole sets, so that memory does not follow rows."""
+"""The answers to one question with their scores, in files of whole sets: memory does not grow with rows."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ScoredAnswers:
 
     @property
     def columns(self) -> Row:
-        """Return what every metric row about these answers says; the instruction is null for none."""
+        """Return the columns common to all rows about these answers; the instruction is null for none."""
         instruction = None if self.instruction == NO_INSTRUCTION else self.instruction
         return {"prompt": self.prompt, "instruction": instruction}
 
     def row(self, **columns: object) -> Row:
-        """Return the columns that every metric row about these answers has, with further ones."""
+        """Return a metric row about these answers: the common columns and further ones."""
         return answer_row(self.model, **self.columns, **columns)
 
     @cached_property
@@ -168,7 +168,7 @@ def _described(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFram
 
 
 def _dealt(rows: pl.LazyFrame, folder: Path, *, by: str) -> None:
-    """Write rows to folders by a column."""
+    """Partition rows into folders by a column."""
     files = pl.PartitionBy(folder, key=by, include_key=False, max_rows_per_file=_ROWS_OF_A_FILE)
     rows.sink_parquet(files, compression="lz4", statistics=False, mkdir=True)
 

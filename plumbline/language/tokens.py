@@ -61,7 +61,7 @@ def word_number(texts: pl.Expr) -> pl.Expr:
 
 @dataclass(frozen=True)
 class WhitespaceTokens:
-    """What stands between the spaces of some texts.
+    """The whitespace-separated tokens of some texts.
 
     Attributes
     ----------

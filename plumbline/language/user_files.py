@@ -1,4 +1,4 @@
-"""The CSV files that a user brings: dictionaries of warmth and competence, and sheets that people have filled."""
+"""CSV files of the user: dictionaries of warmth and competence, and filled annotation sheets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_dictionaries(path: Path) -> dict[str, set[str]]:
     return poles
 
 
-# --- Human annotations, as they come back from the sheets of `plumbline sample-annotations`.
+# --- Sheets for human annotators, and their labels: those of `plumbline sample-annotations`.
 
 PERSONALITY = "personality"
 BLACK_SUBJECT = "black_subject"

@@ -1,4 +1,4 @@
-"""Words said more of one group than of the others: associations, their errors over blocks of scenes, stereotypes.
+"""Words used more often about one group than about the others: associations, standard errors, stereotypes.
 
 Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", appendix D.1,
 equations 5 to 7.
@@ -105,7 +105,7 @@ def word_associations(
 
 
 class AssociationErrors(NamedTuple):
-    """How sure associations are.
+    """Standard errors of associations, with degrees of freedom.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ _NAMES = ["dataset", "attribute", "group"]
 
 @dataclass(frozen=True)
 class Corpus:
-    """The answers that are pooled, by group.
+    """The pooled answers, by group.
 
     What they are joined with is joined batch by batch: in a lazy query the joins run ahead of the counting, and hold
     gigabytes of texts that wait for it.
@@ -401,7 +401,7 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
 
 
 def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
-    """Ask the judge once for each group with listed words, and mark what it names.
+    """Query the judge once for each group with listed words, and mark the words that it names.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mitigations: each is fitted on rows that evaluation never sees, and applied to what a model gives."""
+"""Mitigations: each is fitted on images that are held out from evaluation, and applied to features or logits."""
 
 from plumbline.mitigations.logit_adjustment.adjustment import (
     LogitAdjustment,

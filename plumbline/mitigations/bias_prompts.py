@@ -1,4 +1,4 @@
-"""Bias Prompts: directions that prompts of a protected attribute span are projected out of the text features.
+"""Bias Prompts: the span of the prompts that name a protected attribute is projected out of the text features.
 
 Source: Chuang et al. 2023, "Debiasing Vision-Language Models via Biased Prompts", equations 1 to 4.
 """
@@ -77,7 +77,7 @@ class BiasPromptsSettings(TextMitigationSettings):
     def apply(
         fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Project text features, and give every row the norm that it came with.
+        """Project text features, and rescale every row to its norm before.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
 
 
 def projection_off(directions: Floats) -> Floats:
-    """Return the orthogonal projection I - A (AᵀA)⁺ Aᵀ onto what no direction has a part in.
+    """Return the projection I - A (AᵀA)⁺ Aᵀ onto the orthogonal complement of the directions.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Taking a mitigation away: its parameters, what they were fitted on, and an example that needs no Plumbline."""
+"""Export of a mitigation: its parameters, what they were fitted on, and an example that needs no Plumbline."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ExportFacts:
 
 
 def export_mitigation(fitted: FittedMitigation | LogitAdjustment, facts: ExportFacts, folder: Path) -> list[Path]:
-    """Write a mitigation, so that it can be used without Plumbline.
+    """Write a mitigation that can be used without Plumbline.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def export_mitigation(fitted: FittedMitigation | LogitAdjustment, facts: ExportF
 
 
 class _Content(NamedTuple):
-    """What is exported of any mitigation; the settings as JSON values."""
+    """Exported content common to all mitigations; the settings as JSON values."""
 
     method: Method
     settings: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Fitting mitigations of texts to a cell: each on the training split alone, and what it makes of the cell's texts."""
+"""Fits of text mitigations to a cell, on the training split alone, and the mitigated texts of the cell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING = np.zeros((0, 0), np.float32)
 
 @dataclass(frozen=True)
 class FittedTexts:
-    """The fits of one method on a cell, and what they make of the cell's texts.
+    """The fits of one method on a cell, and the cell's mitigated texts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Judging the mitigations of a cell: its metrics after each of them, and paired effects, on held-out images.
+"""Evaluation of a cell's mitigations: its metrics after each of them, and paired effects, on held-out images.
 
 Outcome and Trident metrics of the cell are computed again as if the mitigated responses were the model's own; effects
 compare them with the responses before on the same images, none of which any mitigation was fitted on.
@@ -40,7 +40,7 @@ Hits = dict[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class MitigatedTexts:
-    """What the mitigations of one method make of a cell's texts.
+    """A cell's text embeddings under the mitigations of one method.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MitigatedTexts:
 
 
 class Judgement(NamedTuple):
-    """What judging mitigations gives; empty tables by default.
+    """Results of evaluating mitigations; empty tables by default.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ def judge_mitigations(
     scaled: bool = False,
     settings: MetricSettings,
 ) -> Judgement:
-    """Judge all mitigations of a cell.
+    """Evaluate all mitigations of a cell.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _trident_answers(cell: Cell, fit: LogitAdjustment | None) -> TridentAnswers 
 
 @dataclass(frozen=True)
 class _TextBench:
-    """A cell before mitigations of its texts, with what judges them; `rows` are the judged images."""
+    """A cell before mitigation of its texts, with its evaluation settings; `rows` are the held-out images."""
 
     cell: Cell
     images: NDArray[np.float32]
@@ -203,7 +203,7 @@ class _TextBench:
         return label_captions(self.cell.records.filter(pl.Series(self.rows)))
 
     def _hits(self, texts: Sequence[str], features: NDArray[np.float32]) -> Hits:
-        """Return what retrieval finds among the judged images and their captions; False for all others."""
+        """Return retrieval hits among the held-out images and their captions; False for all others."""
         return caption_hits(self.images, self._captions, texts, features, rows=self.rows)
 
 

@@ -1,4 +1,4 @@
-"""Prompt Array: learned tokens before every text, trained so that similarities tell less of a person's group.
+"""Prompt Array: learned tokens before every text, trained so that similarities predict a person's group less well.
 
 Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with Adversarial Learning"
 (2022), and its released training script. The backbone stays as it is.
@@ -151,7 +151,7 @@ _TEXTS_AT_ONCE = 64
 
 
 def _require_turns(rows: int, settings: PromptArraySettings) -> None:
-    """Refuse a training where only the adversary has a turn: its tokens would pass for learned ones."""
+    """Reject a training in which only the adversary has a turn: its tokens would be untrained."""
     steps = settings.epochs * max(rows // settings.batch, 1)
     if steps <= settings.alternate:
         raise MetricError(
@@ -274,7 +274,7 @@ class LearnedTokens:
         self._fixed_queries: torch.Tensor | None = None
 
     def step(self, rows: NDArray[np.int64], number: int) -> Mapping[str, float]:
-        """Train whose turn it is on a batch.
+        """Train the tokens or the adversary, whichever has its turn, on a batch.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What the audit file may have under `mitigations`."""
+"""Registry of the methods that the audit file may name under `mitigations`."""
 
 from __future__ import annotations
 

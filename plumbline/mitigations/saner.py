@@ -1,4 +1,4 @@
-"""SANER: a residual layer that makes the features of attribute-neutral texts equally near to every group's.
+"""SANER: a residual layer after which attribute-neutral texts are equally similar to every group's texts.
 
 Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR 2025). The
 weights of its losses, the width of its layer and its learning rate are those of a recorded sweep, see
@@ -109,7 +109,7 @@ class SanerSettings(TextMitigationSettings):
     def apply(
         fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Put the features of neutral texts through the layer; those of other texts pass to the last bit.
+        """Apply the layer to the features of neutral texts; those of other texts stay bit-identical.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
 
 
 def _any(words: Iterable[str]) -> str:
-    """Return an expression for any of some words, the longest first, whatever their order: fits are known by it."""
+    """Return a regular expression for any of some words, in a canonical order, since it is part of a fit's identity."""
     ordered = sorted(words, key=lambda word: (-len(word), word))
     return "(?:" + "|".join(_BETWEEN.join(map(re.escape, word.split())) for word in ordered) + ")"
 
@@ -294,7 +294,7 @@ def _replaced(text: str, match: re.Match[str], attribute: str) -> str:
 
 
 def _neutral_form(match: re.Match[str], attribute: str, before: str, after: str) -> str:
-    """Return what stands in the place of a word; empty where nothing does."""
+    """Return the neutral replacement of a word; empty where it is dropped."""
     words, word = attribute_words(attribute), re.sub(_BETWEEN, " ", match.group().lower())
     if match.lastgroup == "pronoun":
         return words.pronouns[word]
@@ -428,7 +428,7 @@ def _is_unaudited(text: str, attribute: str) -> bool:
 
 
 def as_read(text: str) -> str:
-    """Return a text as an encoder without capitals reads it, without its full stop."""
+    """Return a text as an uncased encoder reads it, without its full stop."""
     return " ".join(text.lower().split()).rstrip(".")
 
 
@@ -499,7 +499,7 @@ def layer(parameters: Mapping[str, torch.Tensor], u: torch.Tensor) -> torch.Tens
 
 
 def first_parameters(width: int, hidden: int, *, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Draw parameters to start from: the last layer is zero, so that features pass unchanged.
+    """Return initial parameters: the last layer is zero, so that features are unchanged at first.
 
     The first layer is uniform in ±√(6/d) (He et al. 2015), its biases are zero.
     """

@@ -1,4 +1,4 @@
-"""What every mitigation is: its settings, what it is called, acts on and asks of an encoder, and how it is told."""
+"""Mitigation methods: settings, titles, what they act on, and what they need from an encoder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MitigationSettings(Part):
 
     @property
     def leaking(self) -> bool:
-        """Return whether what is fitted so has seen the labels that it is judged by."""
+        """Return whether the fit has seen the labels that evaluate it."""
         return False
 
 
@@ -68,7 +68,7 @@ METHODS = typed(
 
 
 def method_title(method: str) -> str:
-    """Return a method in words; an unknown one by its name."""
+    """Return the title of a method; its name if it is unknown."""
     return METHODS[method].title if method in METHODS else method
 
 
@@ -77,5 +77,5 @@ _WORDS = ("attribute_texts", "neutral_captions", "person_words", "sensitive_quer
 
 @cache
 def words_digest() -> str:
-    """Return the digest of the data files that mitigations take their own texts from."""
+    """Return the digest of the data files with the mitigations' own texts."""
     return digest_bytes(b"".join(data_bytes(f"{name}.yaml") for name in _WORDS))

@@ -109,7 +109,7 @@ class Disparity:
         return f"{apart} ({uncertainty(row, reading, share=True)})"
 
 
-def told_by_another(found: Disparity, what: str, topic: tuple[str, ...], reading: Reading) -> Finding | None:
+def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], reading: Reading) -> Finding | None:
     """Return the finding of another reading where Max Skew alone would say too little; None where it says enough.
 
     It does where it is evidence, or where all its pairs are defined and no other reading is evidence. Otherwise a
@@ -273,7 +273,7 @@ def _skew(found: Disparity, reading: Reading) -> Finding:
     row = found.skew
     what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'])}"
     topic = ("skew", row["dataset"], row["suite"], row["event"], row["attribute"])
-    if instead := told_by_another(found, what, topic, reading):
+    if instead := fallback_finding(found, what, topic, reading):
         return instead
     subject, shares = subject_of(row), group_shares(found.groups, reading)
     stated = f"{number(row['value'])} ({uncertainty(row, reading)}{_pairs(found)})"

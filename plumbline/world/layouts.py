@@ -34,7 +34,7 @@ def bad_files(kind: str) -> dict[str, str]:
 
 
 def fairface(root: Path, rng: np.random.Generator) -> pl.DataFrame:
-    """Write FairFace: two label files beside the folders `train` and `val`."""
+    """Write FairFace: folders `train` and `val`, and a label file for each."""
     words, truth = entry("fairface")["words"], []
     for split, n in entry("fairface")["splits"].items():
         attributes = faces.sample_attributes(n, rng)

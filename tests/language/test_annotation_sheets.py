@@ -85,7 +85,7 @@ def sheets():
 
 def test_five_texts_a_subset_and_band(sheets):
     sheet = sheets.sheets["personality"]
-    assert tuple(sheet.columns) == SHEET_COLUMNS and sheet.height == 50 and sheets.told == ()
+    assert tuple(sheet.columns) == SHEET_COLUMNS and sheet.height == 50 and sheets.messages == ()
     assert set(sheet["group"]) == {""}, "whom it shows is not for the annotators"
     key = sheets.key.filter(pl.col("sheet") == "personality")
     assert tuple(key.columns) == KEY_COLUMNS and key["text_id"].to_list() == sheet["text_id"].to_list()
@@ -167,9 +167,9 @@ def test_what_there_is_too_little_of_is_said():
     scores = scores_of(frame).filter((pl.col("score") < 0.8) | (pl.col("row_key").str.ends_with("01")))
     found = drawn(frame=frame, scores=scores, words=associations(4, 55).filter(pl.col("group") != "g_2").vstack(
         associations(3, 20).filter(pl.col("group") == "g_2")))  # fmt: skip
-    short = [line for line in found.told if "judge" not in line]
+    short = [line for line in found.messages if "judge" not in line]
     assert short and all("score 0.8-1" in line and " of " in line for line in short)
-    assert found.told[-2:] == ("judge: 4 of 6 groups", "judge, g_2: 20 of 50 words")
+    assert found.messages[-2:] == ("judge: 4 of 6 groups", "judge, g_2: 20 of 50 words")
     assert found.sheets["judge"].height == 3 * 50 + 20
 
 

@@ -55,7 +55,7 @@ class LogitAdjustmentSettings(MitigationSettings):
 
     @property
     def leaking(self) -> bool:
-        """Return whether test labels have a say in the choice of the factors."""
+        """Return whether the choice of the factors uses test labels."""
         return self.selection == "released"
 
 
@@ -121,7 +121,7 @@ class LogitAdjustment:
         }
 
     def metadata(self) -> dict[str, str]:
-        """Return everything that is no array, as text."""
+        """Return all settings and facts that are not arrays, as text."""
         numbers = {"n_classes": self.n_classes, "seed": self.seed, "fitted_on": self.fitted_on}
         stated = self.settings.model_dump(include=set(_TEXT_SETTINGS)) | numbers
         return {name: str(value) for name, value in stated.items()} | {"leaking": str(self.settings.leaking).lower()}
@@ -296,7 +296,7 @@ def drawn_rows(
 
 
 class Learned(NamedTuple):
-    """What one descent learned.
+    """Result of one optimisation.
 
     Attributes
     ----------
@@ -322,7 +322,7 @@ def learn(
     settings: LogitAdjustmentSettings,
     learning_rates: NDArray[np.float64] | None = None,
 ) -> Learned:
-    """Descend on the training rows, and keep the epoch that the settings' rule selects.
+    """Optimise on the training rows, and keep the epoch that the settings' rule selects.
 
     Parameters
     ----------

@@ -231,7 +231,7 @@ _RACES = {"latino_hispanic": "latino", "hispanic": "latino", "eastasian": "east 
 
 
 class NotAdjustable(NamedTuple):
-    """Why an outcome suite of a cell cannot be adjusted."""
+    """The reason why an outcome suite of a cell cannot be adjusted."""
 
     reason: str
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
-from plumbline.report.disparity import Disparity, told_by_another
+from plumbline.report.disparity import Disparity, fallback_finding
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.outcomes import ATTRIBUTES, SUITE, caption_event, heat_figure, proportions_figure
@@ -118,7 +118,7 @@ def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     subject = subject_of(row)
     topic = ("captions", row["dataset"], row["attribute"])
     disparity = Disparity.of(row, table)
-    if instead := told_by_another(disparity, what, topic, reading):
+    if instead := fallback_finding(disparity, what, topic, reading):
         return instead
     stated = f"{number(row['value'])} ({uncertainty(row, reading)})"
     if not defined(row["value"]):
