@@ -21,7 +21,10 @@ from plumbline.provenance.diff.tables import (
     DIFF_SCHEMA,
     FLIP_SCHEMA,
     StoredPrompts,
+    causes_of_change,
+    changed_cells,
     changed_prompts,
+    suite_hashes,
     table_differences,
     with_q,
 )
@@ -50,11 +53,7 @@ class AskedSuites:
     @property
     def hashes(self) -> dict[str, set[str]]:
         """Return suite -> the hashes of its prompts that its numbers name."""
-        named = self.rows.drop_nulls(["suite", "suite_hash"]).select("suite", "suite_hash").unique()
-        by_suite: dict[str, set[str]] = {}
-        for suite, digest in named.iter_rows():
-            by_suite.setdefault(suite, set()).add(digest)
-        return by_suite
+        return suite_hashes(self.rows)
 
     @property
     def stored(self) -> Committed | None:
@@ -119,7 +118,6 @@ def asked_suites_changed(old: Collection[str], new: Collection[str]) -> Iterator
             yield f"{change}: {', '.join(sorted(only))}"
 
 
-_CAUSES = {"checkpoint_sha256": "the checkpoint", "dataset_digest": "the dataset", "labeller_sha256": "the labeller"}
 _PROMPTS, _OTHER = "prompts", "settings or code"
 
 
@@ -165,15 +163,10 @@ def compare_audits(
     """
     then, now = workspace.of_audit(old), workspace.of_audit(new)
     tables = [current_table(side.lake.read_table("metric_table")) for side in (then, now)]
-    grouped = [dict(table.group_by("dataset", "model")) for table in tables]
-    pairs = []
-    for key in sorted(grouped[0].keys() | grouped[1].keys()):
-        rows = [cells.get(key, tables[0].clear()) for cells in grouped]
-        if not rows[0]["cell_id"].unique().sort().equals(rows[1]["cell_id"].unique().sort()):
-            dataset, model = map(str, key)
-            sides = AskedSuites(then, dataset, model, rows[0]), AskedSuites(now, dataset, model, rows[1])
-            if not _same_text_space(*sides):
-                pairs.append(sides)
+    pairs = [
+        (AskedSuites(then, cell.dataset, cell.model, cell.old), AskedSuites(now, cell.dataset, cell.model, cell.new))
+        for cell in changed_cells(*tables)
+    ]
     return _joined(pairs, log)
 
 
@@ -202,13 +195,6 @@ def compare_checkpoints(
         )
     pairs = [(AskedSuites(then, str(d), old, of[old][d]), AskedSuites(then, str(d), new, of[new][d])) for d in both]
     return _joined(pairs, log)
-
-
-def _same_text_space(old: AskedSuites, new: AskedSuites) -> bool:
-    """Return whether a text space has the numbers that it had: its id also names prompts that it is not measured by."""
-    # `reason_codes` says what `reason` says, and tables of version 0.5 lack it.
-    audit = ("cell_id", "audit_id", "q", "reason_codes")
-    return new.dataset == TEXT and old.rows.drop(audit).equals(new.rows.drop(audit))
 
 
 def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str], None]) -> AuditDiff:
@@ -282,14 +268,10 @@ def _answers(old: AskedSuites, new: AskedSuites) -> list[Row]:
 
 def _causes(old: AskedSuites, new: AskedSuites, changed: Mapping[str, str]) -> Iterator[str]:
     """Name what is another one on the new side; what is in one of them alone is named so."""
+    causes = causes_of_change(old.rows, new.rows)
     if old.rows.is_empty() or new.rows.is_empty():
-        yield "new in the audit" if old.rows.is_empty() else "no longer in the audit"
+        yield from causes
         return
-    causes = [
-        cause
-        for column, cause in _CAUSES.items()
-        if not old.rows[column].drop_nulls().unique().sort().equals(new.rows[column].drop_nulls().unique().sort())
-    ]
     causes += changed.values()
     if _is_cell(old) and _is_cell(new):
         causes += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))

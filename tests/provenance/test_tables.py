@@ -4,7 +4,16 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.schema import metric_frame
-from plumbline.provenance.diff.tables import DIFF_SCHEMA, directed_metrics, regressions, table_differences, with_q
+from plumbline.provenance.diff.tables import (
+    DIFF_SCHEMA,
+    causes_of_change,
+    changed_cells,
+    directed_metrics,
+    regressions,
+    suite_hashes,
+    table_differences,
+    with_q,
+)
 from plumbline.reasons import reason
 
 COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
@@ -136,3 +145,47 @@ def test_limits_may_be_set_for_what_has_a_direction():
     assert {"max_skew", "harm_rate", "max_toxicity", "impact_ratio"} <= set(directed_metrics())
     assert "outcome_proportion" not in directed_metrics()
     assert pl.DataFrame(schema=DIFF_SCHEMA).is_empty()
+
+
+def cells(**changes):
+    """Return the metric rows of two cells and of one text space."""
+    rows = {
+        "dataset": ["faces", "faces", "portraits", "text"], "model": ["a", "a", "b", "a"],
+        "cell_id": ["c1", "c1", "c2", "t1"], "audit_id": ["x"] * 4, "q": [0.5] * 4, "reason_codes": [None] * 4,
+        "suite": ["crime", "communion", None, "perception"], "suite_hash": ["h1", "h2", None, "h3"],
+        "value": [1.0, 2.0, 3.0, 4.0], "checkpoint_sha256": ["w", "w", "v", "w"],
+        "dataset_digest": ["d", "d", "e", None], "labeller_sha256": [None] * 4,
+    }  # fmt: skip
+    return pl.DataFrame(rows | changes, schema_overrides={"reason_codes": pl.String, "labeller_sha256": pl.String})
+
+
+def changed(old, new):
+    return [(cell.dataset, cell.model, cell.old.height, cell.new.height) for cell in changed_cells(old, new)]
+
+
+def test_a_cell_changed_if_its_id_did_or_one_side_lacks_it():
+    assert changed(cells(), cells(value=[9.0] * 4)) == []
+    assert changed(cells(), cells(cell_id=["c1", "c1", "new", "t1"])) == [("portraits", "b", 1, 1)]
+    assert changed(cells(), cells().filter(dataset="text")) == [("faces", "a", 2, 0), ("portraits", "b", 1, 0)]
+    assert changed(cells().filter(dataset="text"), cells())[1] == ("portraits", "b", 0, 1)
+
+
+def test_a_text_space_changed_only_with_its_numbers():
+    renamed = {"cell_id": ["c1", "c1", "c2", "new"], "audit_id": ["y"] * 4, "q": [0.1] * 4}
+    assert changed(cells(), cells(**renamed)) == []
+    assert changed(cells(), cells(**renamed, value=[1.0, 2.0, 3.0, 4.5])) == [("text", "a", 1, 1)]
+
+
+def test_causes_are_what_the_rows_name_as_another_one():
+    old = cells().filter(dataset="faces")
+    new = cells(checkpoint_sha256=["w2"] * 4, labeller_sha256=["l"] * 4).filter(dataset="faces")
+    assert causes_of_change(old, old) == []
+    assert causes_of_change(old, new) == ["the checkpoint", "the labeller"]
+    assert causes_of_change(old, cells(dataset_digest=["d2"] * 4).filter(dataset="faces")) == ["the dataset"]
+    assert causes_of_change(old.clear(), new) == ["new in the audit"]
+    assert causes_of_change(old, new.clear()) == ["no longer in the audit"]
+
+
+def test_hashes_of_suites_are_those_that_rows_name():
+    more = pl.concat([cells(), cells(suite_hash=["h9", None, None, "h3"])])
+    assert suite_hashes(more) == {"crime": {"h1", "h9"}, "communion": {"h2"}, "perception": {"h3"}}

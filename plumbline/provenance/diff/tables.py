@@ -11,6 +11,7 @@ import polars as pl
 from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
+from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.chain import first_few
 from plumbline.reasons import in_words, joined, reason
 from plumbline.statistics.multiplicity import add_q_values
@@ -143,6 +144,58 @@ _CARRIED = ("value", "ci_low", "ci_high", "n", "reason", "suite_hash")
 
 # Rows of generative models carry one hash over all prompts, not that of their own prompt.
 _ANSWERS = "generation"
+
+
+# --- Which cells are others than before, and why.
+
+_CAUSES = {"checkpoint_sha256": "the checkpoint", "dataset_digest": "the dataset", "labeller_sha256": "the labeller"}
+
+
+class CellPair(NamedTuple):
+    """The rows of two metric tables of one model on one dataset; empty where a table has none."""
+
+    dataset: str
+    model: str
+    old: pl.DataFrame
+    new: pl.DataFrame
+
+
+def changed_cells(old: pl.DataFrame, new: pl.DataFrame) -> list[CellPair]:
+    """Return the cells that two metric tables have with another content each, by dataset and model.
+
+    A text space whose numbers are the same is left out: its id also names prompts that it is not measured by.
+    """
+    grouped = [dict(table.group_by("dataset", "model")) for table in (old, new)]
+    pairs = []
+    for key in sorted(grouped[0].keys() | grouped[1].keys()):
+        rows = [cells.get(key, old.clear()) for cells in grouped]
+        if rows[0]["cell_id"].unique().sort().equals(rows[1]["cell_id"].unique().sort()):
+            continue
+        # `reason_codes` says what `reason` says, and tables of version 0.5 lack it.
+        bare = [each.drop("cell_id", "audit_id", "q", "reason_codes") for each in rows]
+        if key[0] != TEXT or not bare[0].equals(bare[1]):
+            pairs.append(CellPair(str(key[0]), str(key[1]), *rows))
+    return pairs
+
+
+def suite_hashes(rows: pl.DataFrame) -> dict[str, set[str]]:
+    """Return suite -> the hashes of its prompts that metric rows name."""
+    named = rows.drop_nulls(["suite", "suite_hash"]).select("suite", "suite_hash").unique()
+    by_suite: dict[str, set[str]] = {}
+    for suite, digest in named.iter_rows():
+        by_suite.setdefault(suite, set()).add(digest)
+    return by_suite
+
+
+def causes_of_change(old: pl.DataFrame, new: pl.DataFrame) -> list[str]:
+    """Return what the rows of a cell name as another one than before; that one side has none is the only cause then."""
+    if old.is_empty() or new.is_empty():
+        return ["new in the audit" if old.is_empty() else "no longer in the audit"]
+    return [
+        cause
+        for column, cause in _CAUSES.items()
+        if not old[column].drop_nulls().unique().sort().equals(new[column].drop_nulls().unique().sort())
+    ]
 
 
 def table_differences(
