@@ -14,7 +14,6 @@ from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.data import coverage_listing, data_findings
-from plumbline.report.drawing_apart import pages_and_parts
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
@@ -22,6 +21,7 @@ from plumbline.report.language import check_findings, check_listing, lvlm_listin
 from plumbline.report.listings import Listing
 from plumbline.report.method import suite_listing
 from plumbline.report.numbers import confidence, count
+from plumbline.report.parallel_render import pages_and_parts
 from plumbline.report.recommendation import transfer_findings
 from plumbline.report.rows import checked
 from plumbline.report.visible import visible

@@ -5,17 +5,17 @@ from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
-from plumbline.report import drawing_apart, render
+from plumbline.report import parallel_render, render
 from plumbline.report.chapters import CHAPTERS
 
 
 def test_a_report_drawn_side_by_side_is_the_same(narrow, inputs, monkeypatch):
     alone = render(narrow, inputs)
     started = []
-    pool = drawing_apart.ProcessPoolExecutor
-    monkeypatch.setattr(drawing_apart, "LARGE", 0)
-    monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
-    monkeypatch.setattr(drawing_apart, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k))
+    pool = parallel_render.ProcessPoolExecutor
+    monkeypatch.setattr(parallel_render, "LARGE", 0)
+    monkeypatch.setattr(parallel_render, "usable_cores", lambda: 2)
+    monkeypatch.setattr(parallel_render, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k))
     assert render(narrow, inputs) == alone
     assert started == [2]
 
@@ -23,14 +23,14 @@ def test_a_report_drawn_side_by_side_is_the_same(narrow, inputs, monkeypatch):
 @pytest.fixture
 def jobs(monkeypatch):
     """Let what is drawn be told instead of drawn, and any process be an error."""
-    monkeypatch.setattr(drawing_apart, "ProcessPoolExecutor", None)
-    monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
-    monkeypatch.setattr(drawing_apart, "_made", lambda table, inputs, job: job)
+    monkeypatch.setattr(parallel_render, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(parallel_render, "usable_cores", lambda: 2)
+    monkeypatch.setattr(parallel_render, "_render", lambda table, inputs, job: job)
 
 
 def test_a_small_report_starts_no_process(narrow, inputs, jobs):
-    assert narrow.height < drawing_apart.LARGE
-    pages, parts = drawing_apart.pages_and_parts(narrow, inputs)
+    assert narrow.height < parallel_render.LARGE
+    pages, parts = parallel_render.pages_and_parts(narrow, inputs)
     assert pages == [("page", 0), ("page", 1)] and parts == [("chapter", i) for i in range(len(CHAPTERS))]
 
 
@@ -45,16 +45,16 @@ def test_what_goes_through_the_pipe_of_a_new_process_fits_into_it(table, inputs,
         given.append(len(ForkingPickler.dumps(initargs)))
         raise Stopped
 
-    monkeypatch.setattr(drawing_apart, "LARGE", 0)
-    monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
-    monkeypatch.setattr(drawing_apart, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(parallel_render, "LARGE", 0)
+    monkeypatch.setattr(parallel_render, "usable_cores", lambda: 2)
+    monkeypatch.setattr(parallel_render, "ProcessPoolExecutor", pool)
     with pytest.raises(Stopped):
-        drawing_apart.pages_and_parts(table, inputs)
+        parallel_render.pages_and_parts(table, inputs)
     assert len(ForkingPickler.dumps((table, inputs))) > 1 << 16 > 1 << 12 > given[0]
 
 
 def test_a_process_that_may_have_none_of_its_own_draws_by_itself(narrow, inputs, jobs, monkeypatch):
-    monkeypatch.setattr(drawing_apart, "LARGE", 0)
+    monkeypatch.setattr(parallel_render, "LARGE", 0)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    pages, parts = drawing_apart.pages_and_parts(narrow, inputs)
+    pages, parts = parallel_render.pages_and_parts(narrow, inputs)
     assert len(pages) == 2 and len(parts) == len(CHAPTERS)

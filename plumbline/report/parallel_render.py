@@ -1,4 +1,4 @@
-"""The pages and chapters of a large report, made side by side in processes of their own."""
+"""Rendering the pages and chapters of a large report in parallel processes."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.pages import DatasetPage, dataset_page
 
 LARGE = 50_000
-"""Rows of a metric table from which it pays to start processes, which takes some seconds."""
+"""Rows of a metric table from which processes, which take some seconds to start, are faster."""
 
-_given: tuple[pl.DataFrame, ReportInputs] | None = None
+_worker_inputs: tuple[pl.DataFrame, ReportInputs] | None = None
 
 
 def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[DatasetPage], list[list[Part]]]:
     """Return a page for every dataset and the parts of every chapter, in their order.
 
-    Drawing is Python's own work and does not share a process; a small report is made in this one. The result is the
-    same.
+    Drawing holds the interpreter's lock, so that a large report is rendered in several processes, and a small one in
+    this. The result is the same.
     """
     jobs: list[tuple[str, int]] = [("page", i) for i in range(len(inputs.datasets))]
     jobs += [("chapter", i) for i in range(len(CHAPTERS))]
     workers = min(usable_cores(), len(jobs))
     # A worker of a cluster, such as one of Dask's, may be a process that must not have any of its own.
     if table.height < LARGE or workers < 2 or multiprocessing.current_process().daemon:
-        results = [_made(table, inputs, job) for job in jobs]
+        results = [_render(table, inputs, job) for job in jobs]
     else:
         spawn = multiprocessing.get_context("spawn")
-        # Handed over in a file: what a new process gets as arguments goes through a pipe, and one that ends before it
-        # has read a pipe that is full would be waited for for ever.
+        # Passed in a file: arguments go through a pipe, and a worker that dies before it has read a full pipe would
+        # block this process forever.
         with TemporaryDirectory() as folder:
             path = Path(folder) / "given"
             path.write_bytes(ForkingPickler.dumps((table, inputs)))
-            with ProcessPoolExecutor(workers, spawn, initializer=_give, initargs=(path,)) as pool:
-                results = list(pool.map(_made_apart, jobs))
+            with ProcessPoolExecutor(workers, spawn, initializer=_initialise_worker, initargs=(path,)) as pool:
+                results = list(pool.map(_render_in_worker, jobs))
     return results[: len(inputs.datasets)], results[len(inputs.datasets) :]
 
 
-def _give(path: Path) -> None:
-    global _given
-    _given = ForkingPickler.loads(path.read_bytes())
-    # A drawing is a great many objects in circles. The collector would walk all of a page's again and again, which
-    # takes a quarter of the time; here it does so once a page, when they are done with.
+def _initialise_worker(path: Path) -> None:
+    global _worker_inputs
+    _worker_inputs = ForkingPickler.loads(path.read_bytes())
+    # A figure is many objects in reference cycles. The garbage collector would scan those of a page repeatedly, which
+    # takes a quarter of the time; here it runs once per page, afterwards.
     gc.freeze()
     gc.disable()
 
 
-def _made_apart(job: tuple[str, int]) -> Any:
-    if _given is None:
-        raise RuntimeError("a process that draws was given nothing to draw from")
-    result = _without_figures(_made(*_given, job))
+def _render_in_worker(job: tuple[str, int]) -> Any:
+    if _worker_inputs is None:
+        raise RuntimeError("the worker process was not initialised")
+    result = _without_figures(_render(*_worker_inputs, job))
     gc.collect()
     return result
 
 
-def _made(table: pl.DataFrame, inputs: ReportInputs, job: tuple[str, int]) -> Any:
+def _render(table: pl.DataFrame, inputs: ReportInputs, job: tuple[str, int]) -> Any:
     kind, index = job
     if kind == "page":
         return dataset_page(table, inputs, inputs.datasets[index])
@@ -76,7 +76,7 @@ def _made(table: pl.DataFrame, inputs: ReportInputs, job: tuple[str, int]) -> An
 
 
 def _without_figures(value: Any) -> Any:
-    """Replace every picture, however deep, by what it looks like."""
+    """Replace every picture, at any depth, by its SVG."""
     if isinstance(value, Picture):
         return Drawn(value.name, value.title, value.description, value.svg)
     if isinstance(value, list | tuple):
