@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.feature_extraction.text import CountVectorizer
 
 from plumbline.language.counting import count_words, text_batches
 from plumbline.language.tokens import words_of
@@ -103,6 +102,8 @@ def test_agrees_with_scikit_learn_on_plain_text():
     rng = np.random.default_rng(1)
     pieces = np.array(["The", "well-known", "isn't,", "co-op.", "(old)", "x2y", "--", "a", "man!\n"])
     data = frame([" ".join(rng.choice(pieces, 40)) for _ in range(300)])
+    from sklearn.feature_extraction.text import CountVectorizer
+
     vectoriser = CountVectorizer(token_pattern=r"[a-z]+(?:[-'][a-z]+)*")
     matrix = vectoriser.fit_transform(data["text"].to_list())
     names = vectoriser.get_feature_names_out()

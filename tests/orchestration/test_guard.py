@@ -8,7 +8,6 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
-from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.responses import PlainTextResponse
 
 from orchestration.guard import Guard
@@ -109,6 +108,8 @@ def test_a_websocket_of_another_site_is_closed(headers, opened):
 
 @pytest.mark.parametrize("guarded", [False, True])
 def test_an_image_on_another_site_changes_a_pool_only_where_no_guard_stands(guarded, tmp_path):
+    from dagster_webserver.app import create_app_from_workspace_process_context
+
     query = 'mutation{setConcurrencyLimit(concurrencyKey:"gpu",limit:0)}'
     with (
         DagsterInstance.local_temp(str(tmp_path)) as instance,

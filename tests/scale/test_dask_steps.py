@@ -6,13 +6,14 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.reconstruct import ReconstructableRepository
-from distributed import Scheduler, SpecCluster, Worker
 
 HERE = Path(__file__).parent
 
 
 def cluster_of(*resources):
     """Start a scheduler with a worker for each of the resources, all in this process."""
+    from distributed import Scheduler, SpecCluster, Worker
+
     workers = {
         number: {"cls": Worker, "options": {"nthreads": 1, "resources": each, "dashboard": False}}
         for number, each in enumerate(resources)

@@ -3,14 +3,10 @@
 import json
 import shutil
 
-import kubernetes.client
 import pytest
 import yaml
 from dagster._config import process_config
 from dagster._core.instance.config import dagster_instance_config
-from dagster_k8s import K8sRunLauncher, k8s_job_executor
-from dagster_k8s.job import UserDefinedDagsterK8sConfig, get_user_defined_k8s_config
-from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
 from dagster_postgres import DagsterPostgresStorage
 from homes import make_home
 
@@ -39,6 +35,8 @@ def instance(tmp_path):
 
 
 def test_the_instance_keeps_runs_in_postgres_and_launches_them_as_pods(instance, monkeypatch):
+    from dagster_k8s import K8sRunLauncher
+
     monkeypatch.setenv("DAGSTER_PG_PASSWORD", "of the test")
     stored = valid(DagsterPostgresStorage.config_type(), instance["storage"]["postgres"])
     assert stored["postgres_db"]["password"] == "of the test"
@@ -59,6 +57,9 @@ def places_in_pods(monkeypatch):
 
 
 def test_steps_of_the_gpu_pool_and_no_others_ask_for_a_gpu(places_in_pods, tmp_path):
+    from dagster_k8s import k8s_job_executor
+    from dagster_k8s.job import UserDefinedDagsterK8sConfig, get_user_defined_k8s_config
+
     config = valid(k8s_job_executor.config_schema.config_type, yaml.safe_load((FOLDER / "executor.yaml").read_text()))
     definitions = build_definitions(make_home(tmp_path).workspace)
     assert definitions.executor.name == "k8s"
@@ -75,6 +76,9 @@ def test_steps_of_the_gpu_pool_and_no_others_ask_for_a_gpu(places_in_pods, tmp_p
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
 def test_every_document_is_what_its_kind_says(document):
+    import kubernetes.client
+    from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
+
     model = getattr(kubernetes.client, f"V1{document['kind']}")
     made = k8s_model_from_dict(model, k8s_snake_case_dict(model, document))
     assert made.metadata.namespace == "plumbline"
