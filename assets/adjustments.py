@@ -6,8 +6,9 @@ import dagster as dg
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
-from assets.mitigation_fits import below, require_fits
+from assets.mitigation_fits import below
 from assets.partitions import GRID
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.mitigations import LogitAdjustment
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
@@ -19,7 +20,7 @@ from resources.workspace import Workspace
 NAME = "logit_adjustment"
 
 
-@dg.asset(
+@asset(
     name=NAME,
     deps=["probe_logits", "extended_records"],
     kinds={"numpy", "safetensors"},
@@ -52,10 +53,7 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
             arrays |= {f"{name}/{what}/{part}": array for part, array in fit.parameters().items()}
     workspace.lake.write_table("adjustment_ablation", ablated, partition=stored.partition)
     committed = workspace.lake.write_arrays(
-        NAME,
-        arrays,
-        partition=stored.partition,
-        details={"fits": details, "absent": fitted.absent, "cell_id": stored.identity},
+        NAME, arrays, partition=stored.partition, details={"fits": details, "absent": fitted.absent}
     )
     return materialised(
         committed,
@@ -67,14 +65,8 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
 
 
 def read_adjustments(stored: StoredCell) -> Adjustments:
-    """Return the stored logit adjustments of a cell.
-
-    Raises
-    ------
-    StorageError
-        If they were fitted on other content than the cell has now.
-    """
-    committed = require_fits(stored, NAME)
+    """Return the stored logit adjustments of a cell."""
+    committed = stored.workspace.lake.require(NAME, partition=stored.partition)
     arrays = stored.workspace.lake.read_arrays(NAME, manifest=committed)
     fits = {
         name: {

@@ -14,6 +14,7 @@ from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.provenance.code_versions import code_version
+from plumbline.recording import note
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
@@ -155,11 +156,11 @@ class StoredAnswers:
         return expected.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Fill the lineage columns of metric rows of this model; `audit_id` follows in `metric_table`."""
-        return with_lineage(frame, [self], cell_id=self.identity)
+        """Fill the lineage columns of its metric rows; `cell_id` and `audit_id` follow in `metric_table`."""
+        return with_lineage(frame, [self], cell_id=None)
 
 
-def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_id: str) -> pl.DataFrame:
+def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_id: str | None) -> pl.DataFrame:
     """Fill the lineage columns of metric rows of some models; rows of several have no one checkpoint."""
     people = [committed.details for one in models for committed in one.people.values()]
     scorers = [next(iter(one.scores.values())).details["scorers"] for one in models]
@@ -167,7 +168,7 @@ def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_i
     identities = {name: about["identity"] for versions in scorers for name, about in versions.items()}
     prompts = {committed.details["prompts"] for one in models for committed in one.answers.values()}
     known = {
-        "cell_id": pl.lit(cell_id),
+        "cell_id": pl.lit(cell_id, pl.String),
         "dataset_digest": pl.col("dataset").replace_strict(digests, default=None, return_dtype=pl.String),
         "checkpoint_sha256": pl.lit(models[0].version if len(models) == 1 else None, pl.String),
         "suite_hash": pl.lit(digest_json(sorted(prompts))),
@@ -194,4 +195,10 @@ def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:
 def language_files(workspace: Workspace) -> dict[str, str]:
     """Return the digests of the user's own files that language metrics read."""
     named = {"dictionaries": workspace.audit.language.dictionaries, "annotations": workspace.audit.language.annotations}
-    return {name: digest_file(workspace.user_file(path)) for name, path in named.items() if path is not None}
+    return {name: _digest_of(workspace, path) for name, path in named.items() if path is not None}
+
+
+def _digest_of(workspace: Workspace, path: str) -> str:
+    digest = digest_file(workspace.user_file(path))
+    note("user_file", path, value=digest)
+    return digest

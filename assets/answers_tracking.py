@@ -8,11 +8,13 @@ import dagster as dg
 import polars as pl
 
 from assets.answers import StoredAnswers
-from assets.delivery import deliver, provenance_row, require_of, run_note
+from assets.delivery import SHOWN_DIGITS, audit_file, deliver, provenance_row, run_note
 from assets.language import LANGUAGE_TABLES
 from assets.model_addresses import lvlm_address
 from assets.partitions import LVLMS
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
+from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
@@ -22,12 +24,10 @@ from resources.workspace import Workspace
 
 # In a name of MLflow; labels of a user's dataset may hold anything.
 _NOT_ALLOWED = re.compile(r"[^\w\-./]")
-# Digits of a digest among the parameters.
-_SHOWN = 12
 _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
 
 
-@dg.asset(
+@asset(
     deps=[*LANGUAGE_TABLES],
     partitions_def=LVLMS,
     group_name="language",
@@ -44,14 +44,8 @@ def tracked_answers(
     models. Words and numbers are sent to MLflow, texts are not. A model whose content is unchanged keeps its runs.
     """
     stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake
+    require_up_to_date(workspace, stored.model, LANGUAGE_TABLES)
     frame = pl.concat([lake.read_table(name, partition=stored.model) for name in LANGUAGE_TABLES])
-    require_of(
-        frame,
-        stored.identity,
-        what="the metrics of this model were computed on other answers or settings",
-        where=stored.model,
-        hint="materialise its language metrics again",
-    )
     instructions = sorted({i for one in stored.slices.values() for e in one.entries for i in e.instructions})
     cells = {
         name: _tracked(context, stored, frame, name)
@@ -95,9 +89,9 @@ def _tracked(
         "instruction": instruction,
         "address": lvlm_address(entry),
         "slices": ", ".join(stored.slices),
-        "cell_id": stored.identity[:_SHOWN],
-        "audit_file": audit.digest[:_SHOWN],
-        "prompts": str(details["prompts"])[:_SHOWN],
+        "cell_id": stored.identity[:SHOWN_DIGITS],
+        "audit_file": audit_file(stored.workspace),
+        "prompts": str(details["prompts"])[:SHOWN_DIGITS],
         **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},

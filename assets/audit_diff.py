@@ -8,6 +8,7 @@ import dagster as dg
 import polars as pl
 
 from assets.audit_comparison import AuditDiff, compare_audits
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.cell import build_cell
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
@@ -21,7 +22,7 @@ _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "valu
 _MOST_SAID = 5
 
 
-@dg.asset(
+@asset(
     deps=["audit_record"],
     group_name="findings",
     owners=OWNERS,

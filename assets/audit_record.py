@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.audit import Audit
 from plumbline.storage import Committed
@@ -15,7 +16,7 @@ from resources.workspace import Workspace
 _NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TABLE)
 
 
-@dg.asset(
+@asset(
     deps=["metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance"],
     group_name="findings",
     owners=OWNERS,

@@ -26,6 +26,7 @@ from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.judging import judge_mitigations
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.provenance.code_versions import code_version
+from plumbline.recording import note, unrecorded
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
@@ -38,6 +39,9 @@ JUDGING_VERSION = code_version(
     build_cell, judge_mitigations, shells=[__name__, "assets.mitigated", "assets.adjustments", "assets.mitigation_fits"]
 )
 """Version of the code that judges a mitigation by its features or logits."""
+_OF_THE_MODEL = (
+    "checkpoint", "weights_sha256", "family", "logit_scale", "engine", "images", "records_sha256",
+)  # fmt: skip
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
 
@@ -69,13 +73,15 @@ class StoredCell:
             If one is missing, or logits and labels were computed on other records than those of now.
         """
         lake = workspace.lake
+        with unrecorded():  # of the logits only what is used counts; see `read`
+            logits = lake.require("probe_logits", partition=f"{dataset}|{model}")
         found = cls(
             workspace=workspace,
             dataset=dataset,
             model=model,
             records=lake.require("records", partition=dataset),
             extended=lake.require("extended_records", partition=dataset),
-            logits=lake.require("probe_logits", partition=f"{dataset}|{model}"),
+            logits=logits,
         )
         if "engine" not in found.logits.details:
             raise StorageError(
@@ -83,6 +89,7 @@ class StoredCell:
                 where=found.partition,
                 hint="run `plumbline audit`",
             )
+        note("model_of_cell", dataset, model, value=found.about_model)
         used = {name: getattr(found, name).details["records_sha256"] for name in ("logits", "extended")}
         if set(used.values()) != {found.records.sha256}:
             raise StorageError(
@@ -104,14 +111,22 @@ class StoredCell:
         """Return the encoder's family."""
         return ENCODER_FAMILIES[self.logits.details["family"]]
 
+    @property
+    def about_model(self) -> list[object]:
+        """Return what the logits say of the model: checkpoint, family, scale, engine, and the records it was run on."""
+        return [self.logits.details[name] for name in _OF_THE_MODEL]
+
     @cached_property
     def suites(self) -> tuple[Suite, ...]:
         """Return the suites that the audit file asks of this cell."""
         return cell_suites(self.workspace, self.dataset, self.model, family=self.family)
 
-    def asks(self, families: tuple[str, ...]) -> bool:
-        """Return whether the audit file asks this cell for a suite of one of these families."""
-        return any(suite.family in families for suite in self.suites)
+    def suites_of(self, families: Collection[str]) -> dict[str, str]:
+        """Return suite id -> hash of the suites of some families that the audit file asks of this cell."""
+        with unrecorded():
+            suites = {suite.id: suite.hash for suite in self.suites if suite.family in families}
+        note("suites_of_cell", self.dataset, self.model, sorted(families), value=suites)
+        return suites
 
     @cached_property
     def mitigations(self) -> dict[str, MitigationSettings]:
@@ -121,11 +136,10 @@ class StoredCell:
     @cached_property
     def filters(self) -> dict[str, str]:
         """Return suite id -> named row filter: the audit file's, or the dataset's own."""
-        declared, chosen = (
-            declaration_of(self.workspace, self.dataset),
-            self.workspace.dataset_entry(self.dataset).filters,
-        )
-        return {suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in self.suites}
+        declared = declaration_of(self.workspace, self.dataset)
+        chosen = self.workspace.dataset_entry(self.dataset).filters
+        with unrecorded():
+            return {suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in self.suites}
 
     @cached_property
     def identity(self) -> str:
@@ -155,20 +169,31 @@ class StoredCell:
     def read(self, *, suites: Collection[str] | None = None) -> Cell:
         """Return the cell's records, labels and logits; of all suites that are asked of it, or of those named.
 
+        Of the logits, those to the suites that are returned count as read.
+
         Raises
         ------
         StorageError
             If something stored is damaged or not of one length.
         """
         lake = self.workspace.lake
+        if suites is None:
+            asked = self.suites
+        else:
+            with unrecorded():  # who names suites has noted them
+                asked = tuple(suite for suite in self.suites if suite.id in suites)
+        responses = self.logits.details.get("responses", {})
+        for suite in asked:
+            note("responses", self.dataset, self.model, suite.id, value=responses.get(suite.id))
+        chosen = {suite.id for suite in asked}
         return build_cell(
             model=self.model,
             dataset=self.dataset,
             records=lake.read_table("extended_records", manifest=self.extended),
             arrays=lake.read_arrays("probe_logits", manifest=self.logits),
             texts=self.logits.details["texts"],
-            suites=[suite for suite in self.suites if suites is None or suite.id in suites],
-            filters={suite: row_filter(name) for suite, name in self.filters.items()},
+            suites=asked,
+            filters={suite: row_filter(name) for suite, name in self.filters.items() if suite in chosen},
             shared_space=Capability.EMBED_IMAGES in self.family.offers,
             scaled=self.family.logit == "scaled_cosine",
             logit_scale=self.logits.details["logit_scale"],
@@ -181,7 +206,8 @@ class StoredCell:
             return None
         if Capability.EMBED_IMAGES not in self.family.offers:
             return None
-        committed = self.workspace.lake.require("image_embeddings", partition=self.partition)
+        with unrecorded():  # the logits say of which images they are
+            committed = self.workspace.lake.require("image_embeddings", partition=self.partition)
         if committed.details["images"] != self.logits.details["images"]:
             raise StorageError(
                 "logits and image embeddings of this cell do not belong together",
@@ -191,10 +217,9 @@ class StoredCell:
         return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], self.workspace.shards)
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Fill the lineage columns of metric rows of this cell; `audit_id` follows in `metric_table`."""
+        """Fill the lineage columns of metric rows of this cell; `cell_id` and `audit_id` follow in `metric_table`."""
         labeller = pl.lit(self.extended.details["labeller_sha256"])
         known = {
-            "cell_id": pl.lit(self.identity),
             "dataset_digest": pl.lit(self.records.details["dataset_digest"]),
             "checkpoint_sha256": pl.lit(self.logits.details["weights_sha256"]),
             "suite_hash": pl.col("suite_hash"),
@@ -207,5 +232,6 @@ class StoredCell:
 def passed_cell(context: dg.AssetExecutionContext, workspace: Workspace) -> StoredCell:
     """Return the running cell, whose dataset has passed its checks; refuses it otherwise."""
     dataset, model = cell_of(context)
-    require_passed(context, workspace, dataset, of=must_pass(workspace, dataset))
+    with unrecorded():
+        require_passed(workspace, dataset, of=must_pass(workspace, dataset))
     return StoredCell.find(workspace, dataset, model)

@@ -9,9 +9,11 @@ from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
 from plumbline.datasets.extended import label_shares, label_vocabulary
 from plumbline.digests import digest_json
+from plumbline.provenance.code_versions import code_version
 from resources.quality import Quality
 from resources.workspace import Workspace
 
+_JUDGING = code_version(label_shares, label_vocabulary, shells=[__name__, "assets.check_results"])
 Facts = Callable[[Workspace, str], pl.DataFrame]
 Expectations = Callable[[object, Workspace, str], list]
 
@@ -22,10 +24,10 @@ def must_pass(workspace: Workspace, dataset: str) -> tuple[str, ...]:
 
 
 def declared(workspace: Workspace, dataset: str) -> str:
-    """Return the digest of what the audit file demands of a dataset: a verdict holds for these demands only."""
+    """Return the digest of what is demanded of a dataset, and how it is judged: a verdict holds for these only."""
     audit, entry = workspace.audit, workspace.dataset_entry(dataset)
     demands = [audit.thresholds.model_dump(mode="json"), audit.statistics.min_group]
-    return digest_json([entry.balance, entry.quarantine_rate, *demands])
+    return digest_json([entry.balance, entry.quarantine_rate, _JUDGING, *demands])
 
 
 def _balance_facts(name: str, *, composite: bool) -> Facts:
@@ -150,7 +152,11 @@ def _asset_check(
             "checks",
             outcome_row(asset, name, description, frame, outcome, note=note),
             partition=f"{dataset}|{asset}.{name}",
-            details={"declared": declared(workspace, dataset)},
+            details={
+                "declared": declared(workspace, dataset),
+                "passed": outcome.passed,
+                "of": workspace.lake.require(asset, partition=dataset).sha256,
+            },
         )
         blocks = asset in must_pass(workspace, dataset)
         severity = dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN

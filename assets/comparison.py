@@ -5,6 +5,7 @@ import polars as pl
 
 from assets.audit_tables import table_of_audit
 from assets.model_addresses import model_addresses
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.provenance.code_versions import code_version
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
@@ -12,7 +13,7 @@ from plumbline.world.folders import PLANTED
 from resources.workspace import Workspace
 
 
-@dg.asset(
+@asset(
     deps=["metric_table", "factor_effects"],
     group_name="findings",
     owners=OWNERS,

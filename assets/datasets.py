@@ -1,5 +1,7 @@
 """From a folder of images to records: what was accepted, what was not and why, and the automatic gender labels."""
 
+from functools import partial
+
 import dagster as dg
 import numpy as np
 
@@ -7,8 +9,9 @@ from assets.gates import require_passed
 from assets.images import embed_listed, listed_images
 from assets.partitions import DATASETS
 from assets.progress import progress_of
+from assets.recorded import asset, recorded
 from assets.results import OWNERS, markdown_table, materialised, same_columns
-from assets.sources import encoder_version
+from assets.sources import dataset_versions, encoder_version
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.extended import extend_records, label_error_table
 from plumbline.datasets.ingestion import dataset_digest, ingest
@@ -17,6 +20,7 @@ from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
 from plumbline.provenance.code_versions import code_version
+from plumbline.recording import note
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -43,9 +47,13 @@ _SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS,
         ),
     ]
 )
-def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]):
+@partial(recorded, records=_READING, quarantine=_READING)
+def records_and_quarantine(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> tuple[dg.MaterializeResult, dg.MaterializeResult]:
     """Read a dataset's index, decode every file in full, and split the inputs into accepted and quarantined."""
     dataset, lake = context.partition_key, workspace.lake
+    note("dataset_folder", dataset, value=dataset_versions(workspace, [dataset]).get(dataset))
     entry, root = workspace.dataset_entry(dataset), workspace.dataset_root(dataset)
     reader = entry.open_reader()
     with progress_of(f"{dataset}: reading files") as progress:
@@ -59,10 +67,9 @@ def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.Reso
         "padding": entry.padding,
         "listed": ingested.listed,
     }
-    for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine)):
-        committed = lake.write_table(name, frame, partition=dataset, details=details)
-        yield materialised(
-            committed,
+    records, quarantine = (
+        materialised(
+            lake.write_table(name, frame, partition=dataset, details=details),
             lake=lake,
             frame=frame,
             asset=name,
@@ -71,13 +78,16 @@ def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.Reso
             quarantined=ingested.quarantine.height,
             reasons=dg.MetadataValue.md(markdown_table(ingested.quarantine["code"].value_counts(sort=True))),
         )
+        for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine))
+    )
+    return records, quarantine
 
 
 def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
     """Build `extended_records`, whose labels come from the audit file's labelling checkpoint."""
     of_labeller = dg.SpecificPartitionsPartitionMapping([labeller])
 
-    @dg.asset(
+    @asset(
         name="extended_records",
         deps=[
             dg.AssetDep("records"),
@@ -99,7 +109,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
 
         These are predictions: their error rate against the dataset's gender labels is reported by group and checked.
         """
-        require_passed(context, workspace, context.partition_key, of=("records",))
+        require_passed(workspace, context.partition_key, of=("records",))
         named = workspace.audit.labeller or labeller
         return _labelled(workspace, context.partition_key, encoders.get(named), labeller=named)
 

@@ -8,10 +8,12 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from plumbline.errors import StorageError
+from plumbline.recording import note, unrecorded
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
+SHOWN_DIGITS = 12
+"""Digits of a digest among the parameters."""
 _STATE, _REFUSED = "tracking", "not delivered: "
 
 
@@ -52,6 +54,7 @@ def deliver(
         page = f"{workspace.tracking_page}/#/experiments/{tracking.experiment()}/runs"
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
+        note("delivered", value=False)
         return Delivered(None, {_STATE: f"{_REFUSED}{error}"})
     state: dict[str, Any] = {_STATE: "written" if written else "found"}
     for condition, (found, _) in runs.items():
@@ -93,16 +96,10 @@ def provenance_row(
     )
 
 
-def require_of(frame: pl.DataFrame, cell: str, *, what: str, where: str, hint: str) -> None:
-    """Refuse metric rows that were computed on other content than what is tracked.
-
-    Raises
-    ------
-    StorageError
-        If a row has another `cell_id`.
-    """
-    if frame.height and frame["cell_id"].unique().to_list() != [cell]:
-        raise StorageError(what, where=where, hint=hint)
+def audit_file(workspace: Workspace) -> str:
+    """Return the digest of the audit file, as MLflow shows it."""
+    with unrecorded():  # told of the run, whose numbers do not depend on all of it
+        return workspace.audit.digest[:SHOWN_DIGITS]
 
 
 def run_note(context: dg.AssetExecutionContext, what: str) -> dict[str, str]:

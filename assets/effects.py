@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets.cells import StoredCell
 from assets.metrics import metric_settings
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.cell import build_cell
 from plumbline.metrics.paired.factors import FactorPair, factor_pairs
@@ -15,7 +16,7 @@ from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
 
-@dg.asset(
+@asset(
     deps=["probe_logits", "metric_table"],
     group_name="findings",
     owners=OWNERS,

@@ -9,6 +9,7 @@ import polars as pl
 from assets.gates import require_passed
 from assets.images import embed_listed, listed_images
 from assets.partitions import ENCODERS, GRID, cell_of
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from assets.sources import encoder_version
 from plumbline.catalog.suites import all_texts
@@ -20,7 +21,7 @@ from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
 
-@dg.asset(
+@asset(
     deps=["encoder_checkpoint", "prompt_suites"],
     partitions_def=ENCODERS,
     group_name="encoders",
@@ -64,7 +65,7 @@ def text_embeddings(
     return materialised(committed, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work)
 
 
-@dg.asset(
+@asset(
     deps=["records", "encoder_checkpoint"],
     partitions_def=GRID,
     group_name="embeddings",
@@ -83,7 +84,7 @@ def image_embeddings(
     image-text pairs are scored in `probe_logits`.
     """
     dataset, model = cell_of(context)
-    require_passed(context, workspace, dataset, of=("records",))
+    require_passed(workspace, dataset, of=("records",))
     lake, encoder = workspace.lake, encoders.get(model)
     listed = listed_images(workspace, dataset)
     known = {"weights_sha256": encoder.weights_sha256, "device": encoder.device}

@@ -12,15 +12,18 @@ from assets.cells import CELL_TABLES
 from assets.explanation import quick_pages
 from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
+from assets.recorded import asset
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
-from assets.staleness import sort_cells
+from assets.up_to_date import Present
 from plumbline.digests import digest_json
 from plumbline.metrics.registry import metric_table as join_cells
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
+from plumbline.recording import note
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
+from plumbline.storage import Lake
 from plumbline.storage.files import commit_bytes
 from resources.quality import Quality
 from resources.workspace import Workspace
@@ -29,7 +32,7 @@ _JOINING = code_version(join_cells, shells=[__name__])
 _SPEC = {"group_name": "findings", "owners": OWNERS}
 
 
-@dg.asset(
+@asset(
     deps=["records", *CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES],
     kinds={"polars", "parquet"},
     code_version=_JOINING,
@@ -42,7 +45,8 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     `provenance`. Cells whose sources have changed, or whose dataset has not passed its checks, are left out and
     listed. Where annotations of answers exist, inter-annotator agreement over all generative models is included.
     """
-    lake, cells = workspace.lake, sort_cells(workspace, context.instance)
+    lake, cells = workspace.lake, Present(workspace).standing
+    note("standing", value=cells.as_json())
     if not (cells.current or cells.models):
         reasons = sorted({f"{cell.dataset}: {cell.reason}" for cell in cells.absent})
         raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
@@ -52,10 +56,9 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     pooled = agreement_over_models(workspace, [model for model, *_ in cells.models])
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
     audit_id = digest_json([workspace.audit.digest, _JOINING, parts])
-    frames = [lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES] + [
-        each.rows for each in geometry
-    ]
-    frames += [lake.read_table(name, partition=model) for model, _, families in cells.models for name in families]
+    frames = [_of_cell(lake, name, f"{d}|{m}", cell) for d, m, cell in cells.current for name in CELL_TABLES]
+    frames += [each.rows for each in geometry]
+    frames += [_of_cell(lake, name, model, cell) for model, cell, families in cells.models for name in families]
     level = workspace.audit.statistics.confidence
     table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level)
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
@@ -76,9 +79,12 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     )
 
 
-@dg.asset(
-    deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, code_version="1", **_SPEC
-)
+def _of_cell(lake: Lake, name: str, partition: str, cell: str) -> pl.DataFrame:
+    """Return the rows of a family, with the identity of the cell or model that they are of."""
+    return lake.read_table(name, partition=partition).with_columns(pl.lit(cell).alias("cell_id"))
+
+
+@asset(deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, code_version="1", **_SPEC)
 def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """The Dagster and MLflow runs that computed each cell, with time, device and amount of work."""
     lake = workspace.lake
@@ -95,7 +101,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     return materialised(committed, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))
 
 
-@dg.asset(
+@asset(
     deps=[
         "metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance", "audit_diff", "records",
         "quarantine",
@@ -112,6 +118,7 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
     inputs = report_inputs(workspace, committed, created=created)
     page = render(table, inputs, explained=partial(quick_pages, workspace, table)).encode()
     commit_bytes(UPath(workspace.report), page)
+    note("report", value=True)
     quality.index()
     return dg.MaterializeResult(
         metadata={

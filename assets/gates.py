@@ -6,18 +6,15 @@ from dataclasses import dataclass
 import dagster as dg
 
 from assets.checks import BLOCKING_CHECKS, declared
+from plumbline.recording import unrecorded
+from plumbline.storage import Committed
 from resources.workspace import Workspace
 
 _FAILED, _NOT_RUN = "failed", "not run"
-_VERDICTS = {"FAILED": _FAILED, "EXECUTION_FAILED": "could not be evaluated"}
 NOT_AUDITED = "not audited yet; run `plumbline audit`"
-# Run, dataset and assets that have passed: what a cell's first step was told holds for the seven after it.
-_passed: set[tuple[str, str, tuple[str, ...]]] = set()
 
 
-def require_passed(
-    context: dg.AssetExecutionContext, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
-) -> None:
+def require_passed(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -> None:
     """Stop the step unless every blocking check of this dataset has passed on what is there now.
 
     Dagster's blocking checks act inside one run only; a cell is a run of its own, so it asks here.
@@ -32,10 +29,7 @@ def require_passed(
     dagster.Failure
         With the checks that failed or never ran. Not retried.
     """
-    gate = (context.run.run_id, dataset, of)
-    if gate in _passed:
-        return
-    refused = failed_checks(context.instance, workspace, dataset, of=of)
+    refused = failed_checks(workspace, dataset, of=of)
     if refused:
         raise dg.Failure(
             description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
@@ -43,7 +37,6 @@ def require_passed(
             "or state other ranges in the audit file, and audit again.",
             allow_retries=False,
         )
-    _passed.add(gate)
 
 
 @dataclass(frozen=True)
@@ -72,27 +65,25 @@ class CheckNotPassed:
         return f"{self.name} ({self.why})"
 
 
-def checks_not_passed(
-    instance: dg.DagsterInstance, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
-) -> list[CheckNotPassed]:
+def checks_not_passed(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -> list[CheckNotPassed]:
     """Return every blocking check of these assets that has not passed for a dataset.
 
-    A verdict counts only if it is about the newest materialisation, and about the ranges that the audit file
-    declares now.
+    A verdict counts only if it is about what is stored now, and about the ranges that the audit file declares now.
     """
-    keys = [key for key in BLOCKING_CHECKS if key.asset_key.to_user_string() in of]
-    # Dagster has no public call for the newest evaluation of a partitioned check; see docs/decisions.
-    infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
-    by_key = {info.check_key: info for info in infos}
-    reasons = {key: _why_not(by_key.get(key), workspace, dataset, key) for key in keys}
-    return [CheckNotPassed(f"{key.asset_key.to_user_string()}.{key.name}", why) for key, why in reasons.items() if why]
+    with unrecorded():  # a verdict decides whether something is computed, not what
+        assets = {asset: workspace.lake.committed(asset, partition=dataset) for asset in of}
+        named = [(key.asset_key.to_user_string(), key.name) for key in BLOCKING_CHECKS]
+        reasons = {
+            f"{asset}.{name}": _why_not(workspace, dataset, f"{asset}.{name}", assets[asset])
+            for asset, name in named
+            if asset in of
+        }
+    return [CheckNotPassed(name, why) for name, why in reasons.items() if why]
 
 
-def failed_checks(
-    instance: dg.DagsterInstance, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
-) -> list[str]:
+def failed_checks(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -> list[str]:
     """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset."""
-    return [check.description for check in checks_not_passed(instance, workspace, dataset, of=of)]
+    return [check.description for check in checks_not_passed(workspace, dataset, of=of)]
 
 
 def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
@@ -118,14 +109,14 @@ def check_words(workspace: Workspace, dataset: str, check: CheckNotPassed) -> st
     return "" if committed is None else str(workspace.lake.read_table("checks", manifest=committed)["observed"].item())
 
 
-def _why_not(info, workspace: Workspace, dataset: str, key: dg.AssetCheckKey) -> str | None:
-    status = info.latest_execution_status.value if info and info.latest_execution_status else None
-    if status != "SUCCEEDED":
-        # A planned or running evaluation is no verdict.
-        return _VERDICTS.get(str(status), _NOT_RUN)
-    if info.latest_target_materialization_storage_id != info.latest_materialization_storage_id:
+def _why_not(workspace: Workspace, dataset: str, check: str, checked: Committed | None) -> str | None:
+    verdict = workspace.lake.committed("checks", partition=f"{dataset}|{check}")
+    if verdict is None or checked is None:
+        return _NOT_RUN
+    if verdict.details.get("of") != checked.sha256:
         return "not run on the newest materialisation"
-    stored = workspace.lake.committed("checks", partition=f"{dataset}|{key.asset_key.to_user_string()}.{key.name}")
-    if stored is None or stored.details.get("declared") != declared(workspace, dataset):
+    if not verdict.details["passed"]:
+        return _FAILED
+    if verdict.details.get("declared") != declared(workspace, dataset):
         return "not run with the ranges that the audit file declares now"
     return None

@@ -10,6 +10,7 @@ from assets.gates import require_passed
 from assets.partitions import ANSWERS, answers_of
 from assets.plans import require_within_limit
 from assets.progress import progress_of
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from assets.slices import AskedSlice, asked_for, asked_slice
 from plumbline.catalog.prompts import prompts_hash
@@ -40,7 +41,7 @@ _SPEC = {
 }
 
 
-@dg.asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
+@asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
 def generations(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
@@ -52,7 +53,7 @@ def generations(
     """
     model, slice_id = answers_of(context)
     sliced, version = asked_slice(workspace, model, slice_id), workspace.lvlm_version(model)
-    require_passed(context, workspace, sliced.dataset, of=("records",))
+    require_passed(workspace, sliced.dataset, of=("records",))
     require_within_limit(workspace, model, slice_id)
     backend, decoding = lvlms.backend(model), workspace.audit.generation.decoding.decoding
     questions = asked_rows(
@@ -155,7 +156,7 @@ def _described(
     )
 
 
-@dg.asset(deps=["generations", "answer_words"], **_SPEC)
+@asset(deps=["generations", "answer_words"], **_SPEC)
 def toxicity_scores(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:

@@ -8,6 +8,7 @@ import polars as pl
 
 from assets.metrics import metric_settings
 from assets.partitions import ENCODERS
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
 from plumbline.catalog.suites import load_suite
@@ -22,7 +23,7 @@ WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 
 
-@dg.asset(
+@asset(
     deps=["text_embeddings"],
     partitions_def=ENCODERS,
     group_name="encoders",

@@ -5,8 +5,9 @@ import time
 import dagster as dg
 import polars as pl
 
-from assets.answers import LANGUAGE_VERSIONS, StoredAnswers
+from assets.answers import LANGUAGE_VERSIONS, StoredAnswers, language_files
 from assets.partitions import LVLMS
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import polars_schema
 from plumbline.language.cell import LanguageSettings
@@ -22,6 +23,7 @@ LANGUAGE_TABLES = tuple(LANGUAGE_FAMILIES)
 def language_settings(workspace: Workspace) -> LanguageSettings:
     """Return the settings of the audit file; the judge, where there is one, is asked only when words are judged."""
     audit, entry = workspace.audit, workspace.audit.language
+    language_files(workspace)  # noted, since they are read
     statistics = audit.statistics.model_dump(include={"seed", "resamples", "permutations", "confidence"})
     counted = entry.model_dump(
         include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"}
@@ -38,7 +40,7 @@ def language_settings(workspace: Workspace) -> LanguageSettings:
 def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
     """Build the asset of one family."""
 
-    @dg.asset(
+    @asset(
         name=family.name,
         description=family.about.description,
         deps=["pictured_people", "generations", "toxicity_scores", "answer_words"],
@@ -57,12 +59,11 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
             found = family.compute(stored.cell(), settings=settings)
             rows, tables = found.rows, dict(found.tables)
         seconds = time.perf_counter() - start
-        details = {"cell_id": stored.identity}
         for name, schema in family.tables.items():
             table = tables.get(name, pl.DataFrame(schema=schema))
-            lake.write_table(name, table, partition=stored.model, details=details)
+            lake.write_table(name, table, partition=stored.model)
         frame = stored.with_lineage(rows)
-        committed = lake.write_table(family.name, frame, partition=stored.model, details=details)
+        committed = lake.write_table(family.name, frame, partition=stored.model)
         shown = frame.drop("cell_id", "dataset_digest", "checkpoint_sha256")
         counted = {name: table.height for name, table in tables.items()} | judge_metadata(settings)
         return materialised(committed, lake=lake, frame=shown, seconds=seconds, **counted)

@@ -10,13 +10,15 @@ from assets.gates import require_passed
 from assets.images import listed_images
 from assets.partitions import GRID, cell_of
 from assets.progress import progress_of
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import Suite
-from plumbline.digests import digest_json
+from plumbline.digests import digest_bytes, digest_json
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError, StorageError
+from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
@@ -24,7 +26,7 @@ from resources.workspace import Workspace
 Arrays = dict[str, NDArray[np.float32]]
 
 
-@dg.asset(
+@asset(
     deps=["image_embeddings", "text_embeddings", "extended_records"],
     partitions_def=GRID,
     group_name="logits",
@@ -42,7 +44,8 @@ def probe_logits(
     follow; no model is loaded. A cross-encoder (BridgeTower) scores its image-text pairs here, once per suite.
     """
     dataset, model = cell_of(context)
-    require_passed(context, workspace, dataset, of=must_pass(workspace, dataset))
+    with unrecorded():
+        require_passed(workspace, dataset, of=must_pass(workspace, dataset))
     lake = workspace.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)
@@ -60,6 +63,7 @@ def probe_logits(
         origin = images.details["images"]
     column = {text: i for i, text in enumerate(wanted)}
     details = {
+        **work,
         "texts": wanted,
         # Which of them are whose, so that an audit to come can say which prompts of a suite changed.
         "suites": {suite.id: [column[text] for text in suite.texts] for suite in suites},
@@ -70,7 +74,8 @@ def probe_logits(
         "engine": images.details["engine"],
         "images": origin,
         "records_sha256": images.details["records_sha256"],
-        **work,
+        # A family of metrics is computed anew only where the responses to its own suites changed.
+        "responses": {suite.id: _digest(arrays, [column[text] for text in suite.texts]) for suite in suites},
     }
     committed = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
     rows = int(arrays["raw"].shape[0])
@@ -134,3 +139,11 @@ def _score(
 def _of_pairs(scored: ScoredSuites, suites: tuple[Suite, ...], wanted: list[str]) -> Arrays:
     column = {text: scored.suites[s.id].array[:, i] for s in suites for i, text in enumerate(s.texts)}
     return {"raw": np.stack([column[text] for text in wanted], axis=1)}
+
+
+def _digest(arrays: Arrays, columns: list[int]) -> str:
+    """Return the digest of the responses to the texts of some columns."""
+    chosen = {"raw": arrays["raw"][:, columns]}
+    if "text_norm" in arrays:
+        chosen |= {"image_norm": arrays["image_norm"], "text_norm": arrays["text_norm"][columns]}
+    return digest_json([digest_bytes(np.ascontiguousarray(array).tobytes()) for array in chosen.values()])

@@ -8,6 +8,7 @@ import polars as pl
 from assets.cells import FAMILY_VERSIONS, passed_cell
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.family import ImageFamily, MetricSettings
@@ -24,7 +25,7 @@ def metric_settings(workspace: Workspace) -> MetricSettings:
 def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
     """Build the asset of one metric family."""
 
-    @dg.asset(
+    @asset(
         name=family.name,
         description=family.about.description,
         deps=["probe_logits", "extended_records"],
@@ -38,13 +39,11 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
         stored = passed_cell(context, workspace)
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())
-        if stored.asks(family.needs):
-            frame = family.compute(stored.read(), settings=metric_settings(workspace))
+        if suites := stored.suites_of(family.needs):
+            frame = family.compute(stored.read(suites=suites), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)
-        committed = workspace.lake.write_table(
-            family.name, frame, partition=stored.partition, details={"cell_id": stored.identity}
-        )
+        committed = workspace.lake.write_table(family.name, frame, partition=stored.partition)
         return materialised(
             committed,
             lake=workspace.lake,

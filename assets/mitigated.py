@@ -11,14 +11,17 @@ from assets.metrics import metric_settings
 from assets.mitigation_fits import read_text_fits
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
+from assets.up_to_date import require_up_to_date
 from plumbline.encoders.embedding import read_embedded
 from plumbline.mitigations.judging import Judgement, MitigatedTexts, judge_mitigations
+from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
 
 
-@dg.asset(
+@asset(
     deps=[
         "logit_adjustment",
         *(m.name for m in TEXT_METHODS),
@@ -42,12 +45,12 @@ def mitigated_metrics(
     costs, zero-shot accuracy and image-text retrieval. `bias_transfer` summarises them over all cells.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
+    if stored.mitigations:
+        require_up_to_date(workspace, stored.partition, list(METHODS))
     judged = _judged(stored) if stored.mitigations else Judgement()
     frame, paired = stored.with_lineage(judged.rows), judged.effects
-    lake.write_table("mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity})
-    committed = lake.write_table(
-        "mitigated_metrics", frame, partition=stored.partition, details={"cell_id": stored.identity}
-    )
+    lake.write_table("mitigation_effects", paired, partition=stored.partition)
+    committed = lake.write_table("mitigated_metrics", frame, partition=stored.partition)
     clear = paired.filter(pl.col("p") < 0.01).sort("p").drop("model", "dataset", "method", "reason")
     return materialised(
         committed,

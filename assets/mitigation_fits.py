@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell
-from plumbline.errors import StorageError
 from plumbline.mitigations.fitting import FittedTexts
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.storage import Committed
@@ -22,19 +21,13 @@ def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Commit
         arrays[f"{name}/features"] = fits.features[name]
         arrays[f"{name}/train_ids"] = np.frombuffer(bytes.fromhex("".join(fit.train_ids)), np.uint8)
     about = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in fits.fits.items()}
-    details = {"cell_id": stored.identity, "texts": list(fits.texts), "fits": about, "absent": dict(fits.absent)}
+    details = {"texts": list(fits.texts), "fits": about, "absent": dict(fits.absent)}
     return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 
 def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
-    """Return the stored fits of a method on a cell.
-
-    Raises
-    ------
-    StorageError
-        If they were fitted on other content than the cell has now.
-    """
-    committed = require_fits(stored, asset)
+    """Return the stored fits of a method on a cell."""
+    committed = stored.workspace.lake.require(asset, partition=stored.partition)
     if not committed.details["fits"]:
         return FittedTexts(absent=committed.details["absent"])
     arrays = stored.workspace.lake.read_arrays(asset, manifest=committed)
@@ -56,18 +49,6 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
         features={name: arrays[f"{name}/features"] for name in fits},
         absent=committed.details["absent"],
     )
-
-
-def require_fits(stored: StoredCell, asset: str) -> Committed:
-    """Return the manifest of a cell's fits; raises StorageError if they are of other content than the cell's."""
-    committed = stored.workspace.lake.require(asset, partition=stored.partition)
-    if committed.details["cell_id"] != stored.identity:
-        raise StorageError(
-            f"the stored `{asset}` was fitted on other inputs or settings",
-            where=stored.partition,
-            hint=f"materialise `{asset}` of this cell again",
-        )
-    return committed
 
 
 def below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -5,6 +5,7 @@ import base64
 import dagster as dg
 import polars as pl
 
+from plumbline.recording import unrecorded
 from plumbline.report import thumbnails
 from plumbline.report.chapters import CHAPTERS
 from resources.workspace import Workspace
@@ -23,9 +24,10 @@ def draw_pictures(
     """
     dataset, model = partition.split("|")
     # Looking for what an empty frame has to show costs as much as drawing it.
-    drawn = thumbnails(frame, dataset=dataset, model=model, names=names) if frame.height else {}
-    table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
-    workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
+    with unrecorded():  # no result is computed from how it is drawn
+        drawn = thumbnails(frame, dataset=dataset, model=model, names=names) if frame.height else {}
+        table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
+        workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
         f"picture_{name}": dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
         for name, png in drawn.items()
@@ -34,5 +36,6 @@ def draw_pictures(
 
 def read_pictures(workspace: Workspace, *, assets: tuple[str, ...], partition: str) -> dict[str, bytes]:
     """Return the pictures of a cell by name."""
-    tables = [workspace.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
+    with unrecorded():
+        tables = [workspace.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
     return dict(pl.concat(tables).iter_rows())

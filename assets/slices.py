@@ -10,6 +10,7 @@ import polars as pl
 from assets.asked_cells import declaration_of
 from assets.gates import require_passed
 from assets.partitions import SLICES
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.entries import GenerateEntry
 from plumbline.config.parts import suggestion
@@ -75,8 +76,8 @@ def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] =
     """
     slices: dict[str, AskedSlice] = {}
     people: dict[GenerateEntry, list[pl.DataFrame]] = {}
-    for (name, dataset), entries in workspace.audit.designs.items():
-        if name != model or dataset in without:
+    for dataset, entries in workspace.audit.designs_of(model).items():
+        if dataset in without:
             continue
         cut = dataset_slices(workspace, dataset)
         for entry in entries:
@@ -160,7 +161,7 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
     )
 
 
-@dg.asset(
+@asset(
     # Which slice is of which dataset is known here, not to Dagster: whatever changes, only content counts below.
     deps=[dg.AssetDep("records", partition_mapping=dg.AllPartitionMapping())],
     partitions_def=SLICES,
@@ -176,7 +177,7 @@ def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourcePar
     describes it to a language model without vision.
     """
     dataset = dataset_of(workspace, context.partition_key)
-    require_passed(context, workspace, dataset, of=("records",))
+    require_passed(workspace, dataset, of=("records",))
     frame = dataset_slices(workspace, dataset)[context.partition_key]
     committed = workspace.lake.write_table(
         "pictured_people",

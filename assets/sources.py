@@ -9,7 +9,6 @@ from assets.partitions import DATASETS, ENCODERS, LVLMS
 from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.suites import all_suites
 from plumbline.catalog.word_lists import answer_words_digest
-from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.concurrency import run_threads
 from plumbline.datasets.ingestion import folder_digest
 from plumbline.digests import digest_json
@@ -123,7 +122,7 @@ def dataset_versions(workspace: Workspace, names: Iterable[str] | None = None) -
 
 def checkpoint_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(_of(workspace.audit.encoders, names), lambda name: files_version(workspace.checkpoint(name)))
+    return _versions(_of(workspace.audit.encoders, names), lambda name: workspace.checkpoint(name).version)
 
 
 def lvlm_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
@@ -136,13 +135,8 @@ def _of(known: Iterable[str], names: Iterable[str] | None) -> list[str]:
     return [name for name in known if wanted is None or name in wanted]
 
 
-def files_version(files: CheckpointFiles) -> str:
-    """Return the version of a checkpoint: its content, and the family that reads it."""
-    return digest_json([files.family, files.digest])
-
-
 def encoder_version(encoder: Encoder) -> str:
-    """Return the version of the checkpoint that an encoder was loaded from; see `files_version`."""
+    """Return the version of the checkpoint that an encoder was loaded from; see `CheckpointFiles.version`."""
     return digest_json([encoder.family, encoder.identity.weights])
 
 

@@ -12,6 +12,7 @@ from assets.cells import StoredCell, passed_cell
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
@@ -31,7 +32,7 @@ _JUDGED = (*JUDGED, "captions")
 def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
     """Build the asset of one method: a fit for each of its entries in the audit file."""
 
-    @dg.asset(
+    @asset(
         name=method.name,
         description=method.about,
         deps=["probe_logits", "image_embeddings", "text_embeddings", "extended_records", "mitigation_texts"],

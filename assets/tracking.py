@@ -8,11 +8,13 @@ import numpy as np
 import polars as pl
 
 from assets.cells import CELL_TABLES, StoredCell, passed_cell
-from assets.delivery import deliver, provenance_row, require_of, run_note
+from assets.delivery import SHOWN_DIGITS, audit_file, deliver, provenance_row, run_note
 from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
 from assets.pictures import read_pictures
+from assets.recorded import asset
 from assets.results import OWNERS, materialised
+from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
@@ -21,11 +23,8 @@ from plumbline.storage.files import csv_bytes, table_bytes
 from resources.tracking import TrackedCell, Tracking
 from resources.workspace import Workspace
 
-# Digits of a digest among the parameters.
-_SHOWN = 12
 
-
-@dg.asset(
+@asset(
     deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="2"
 )
 def tracked_run(
@@ -39,14 +38,8 @@ def tracked_run(
     the cell sends them.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
+    require_up_to_date(workspace, stored.partition, CELL_TABLES)
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])
-    require_of(
-        frame,
-        stored.identity,
-        what="the metrics of this cell were computed on other inputs or settings",
-        where=stored.partition,
-        hint="materialise its metrics and mitigations again",
-    )
     sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
     committed = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
@@ -93,9 +86,9 @@ def _tracked(
         "address": audit.encoders[model].address,
         "labeller": extended["labeller"],
         # What differs when the same cell was audited again: equal names and parameters would say nothing in Compare.
-        "cell_id": stored.identity[:_SHOWN],
-        "audit_file": audit.digest[:_SHOWN],
-        **{f"suite.{suite.id}": suite.hash[:_SHOWN] for suite in stored.suites},
+        "cell_id": stored.identity[:SHOWN_DIGITS],
+        "audit_file": audit_file(stored.workspace),
+        **{f"suite.{suite.id}": suite.hash[:SHOWN_DIGITS] for suite in stored.suites},
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }

@@ -3,8 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from assets.cells import StoredCell
-from assets.mitigation_fits import require_fits
+from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.metrics.paired.mitigations import bias_shifts, verdict_counts
@@ -13,7 +12,7 @@ from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
 
-@dg.asset(
+@asset(
     deps=["mitigated_metrics", "metric_table"],
     group_name="findings",
     owners=OWNERS,
@@ -48,15 +47,15 @@ def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResul
 
 
 def _not_tried(workspace: Workspace, dataset: str, model: str) -> list[tuple[str, str]]:
-    stored = StoredCell.find(workspace, dataset, model)
+    lake, partition = workspace.lake, f"{dataset}|{model}"
     of_texts = [
         (name, reason)
         for method in TEXT_METHODS
-        for name, reason in require_fits(stored, method.name).details["absent"].items()
+        for name, reason in lake.require(method.name, partition=partition).details["absent"].items()
     ]
     of_suites = [
         (f"{name} of {suite}", reason)
-        for name, reasons in require_fits(stored, "logit_adjustment").details["absent"].items()
+        for name, reasons in lake.require("logit_adjustment", partition=partition).details["absent"].items()
         for suite, reason in reasons.items()
     ]
     return of_texts + of_suites

@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from resources.workspace import Workspace
 
 
-def audit_command(config: ConfigOption = None) -> None:
+ForceOption = Annotated[
+    list[str] | None, typer.Option(help="An asset that is computed again even if it is up to date; repeatable.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and why; compute nothing.")]
+
+
+def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_run: DryRunOption = False) -> None:
     """Audit every encoder × dataset of the audit file and write the report.
+
+    Only what is out of date is computed: what was computed from other data, checkpoints, prompts, settings or code.
 
     Interrupt it whenever you like: what was computed is kept, and the next `plumbline audit` goes on from there.
     Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
@@ -30,24 +38,53 @@ def audit_command(config: ConfigOption = None) -> None:
     start, workspace = time.monotonic(), workspace_of(config)
     audited = workspace.audit
     console.print(f"[bold]{escape(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
-    from orchestration.instance import opened
-    from orchestration.quick_storage import keep_engines, remember_partitions
+    from orchestration.audit_plan import AuditPlan
+    from orchestration.audit_run import AuditRun, Outcome
+    from orchestration.definitions import defs
+    from orchestration.instance import audit_lock, opened
+    from orchestration.interrupt import interrupt_told
+    from orchestration.watched_folder import find_checkpoints
+    from resources.asking_endpoints import ask_endpoints
 
-    keep_engines()
-    with opened(workspace) as instance:
-        from orchestration.audit_run import AuditRun
-        from orchestration.definitions import defs
-        from orchestration.interrupt import interrupt_told
-
-        remember_partitions(instance)
-        try:
-            with interrupt_told(_say_stopping):
-                outcome = AuditRun(defs, instance, workspace, console=console).execute()
-        except KeyboardInterrupt:
-            errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
-            raise typer.Exit(130) from None
+    if audited.watch is not None:
+        console.print(f"watched folder: {find_checkpoints(workspace).summary}", highlight=False, markup=False)
+    plan, outcome = AuditPlan(defs, workspace, forced=force or ()), Outcome()
+    try:
+        with interrupt_told(_say_stopping), audit_lock(workspace):
+            plan.require_possible()
+            ask_endpoints(workspace, audited.lvlms)
+            stale = plan.everything()
+            if dry_run:
+                say_plan(stale, number=plan.number())
+                return
+            if not stale:
+                console.print(f"Nothing changed since the last audit: all {plan.number():,} results are up to date.")
+            else:
+                with opened(workspace) as instance:
+                    outcome = AuditRun(defs, instance, workspace, plan, console=console).execute()
+    except KeyboardInterrupt:
+        errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
+        raise typer.Exit(130) from None
     conclude(workspace, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def say_plan(stale: Mapping[tuple[str, str | None], Mapping[str, list[str]]], *, number: int) -> None:
+    """Print what an audit would compute, and why."""
+    if not stale:
+        console.print(f"Nothing would be computed: all {number:,} results are up to date.")
+        return
+    for (job, partition), assets in stale.items():
+        console.print(f"{job} {partition or ''}".strip(), style="bold", markup=False, highlight=False)
+        by_reason: dict[str, list[str]] = {}
+        for asset, reasons in assets.items():
+            by_reason.setdefault("; ".join(reasons), []).append(asset)
+        for reason, names in by_reason.items():
+            console.print(f"  {', '.join(names)}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    count = sum(len(assets) for assets in stale.values())
+    console.print(
+        f"{count:,} of {number:,} results would be computed, and what is computed from them if they come out different."
+    )
 
 
 def _say_stopping() -> None:

@@ -2,25 +2,23 @@
 
 import gc
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
 from rich.console import Console
 
-from assets.asked_cells import cell_suites, require_mitigations
+from assets.asked_cells import cell_suites
 from assets.partitions import answers_key, cell_key
 from assets.plans import images_of, plan_generation, recorded
 from assets.slices import asked_slices
 from assets.sources import report_sources
-from orchestration.instance import audit_lock, close_orphans, register_partitions, register_slices
+from orchestration.audit_plan import FINDINGS, AuditPlan, Stage
+from orchestration.instance import close_orphans, register_partitions, register_slices
 from orchestration.job_run import JobRun, run_job
-from orchestration.watched_folder import find_checkpoints
-from plumbline.catalog.suites import load_suite
-from plumbline.config.audit import Audit
-from plumbline.encoders.families import FAMILIES, require_suites
+from orchestration.unchanged import report_unchanged
+from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
-from resources.lvlms import require_askable
 from resources.workspace import Workspace
 
 
@@ -74,9 +72,8 @@ def cell_weight(workspace: Workspace, cell: str) -> float | None:
 
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
 _COLLECT_AFTER = (20_000, 20, 50)
-_JOINED = "findings"
 # Whose warnings are told here; those of cells and answers stand in the report.
-_WARNED = ("datasets", _JOINED)
+_WARNED = ("datasets", FINDINGS)
 
 
 @dataclass
@@ -108,54 +105,55 @@ class AuditRun:
     ----------
     definitions : Definitions
     instance : DagsterInstance
+    plan : AuditPlan
     console : Console
         Where progress is shown.
     """
 
     def __init__(
-        self, definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace, *, console: Console
+        self,
+        definitions: dg.Definitions,
+        instance: dg.DagsterInstance,
+        workspace: Workspace,
+        plan: AuditPlan,
+        *,
+        console: Console,
     ) -> None:
         self._definitions = definitions
         self._instance = instance
         self._workspace = workspace
+        self._plan = plan
         self._console = console
         self._warnings: list[str] = []
         self.outcome = Outcome()
 
     def execute(self) -> Outcome:
-        """Run all stages; a cell that fails is reported and the others go on.
+        """Compute what is out of date; a cell that fails is reported and the others go on. Needs `audit_lock`.
 
         Raises
         ------
         PlumblineError
-            Before anything runs: a checkpoint that is not on disk, another audit in this home, a GPU pool that is
-            held by another run.
+            Before anything runs: a GPU pool that is held by another run, more to generate than is allowed.
         """
-        if self._workspace.audit.watch is not None:
-            self._console.print(
-                f"watched folder: {find_checkpoints(self._workspace).summary}", highlight=False, markup=False
-            )
-        audit = self._workspace.audit
-        self._preflight(audit)
-        with audit_lock(self._workspace):
-            if closed := close_orphans(self._instance):
-                self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-            register_partitions(self._instance, self._workspace)
-            report_sources(self._instance, self._workspace)
-            self._stage(
-                "read datasets" + (", label genders" if audit.labeller else ""), "datasets", audit.used_datasets
-            )
-            slices = self._asked()
-            self._stage("embed prompts", "encoders", audit.used_encoders)
-            self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
-            if slices:
-                self._generate(slices)
-            self._stage("join findings, write the report", _JOINED, [None])
-            self._say_first_failure()
+        workspace, audit = self._workspace, self._workspace.audit
+        if closed := close_orphans(self._instance):
+            self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
+        register_partitions(self._instance, workspace)
+        for source in report_sources(self._instance, workspace):
+            name, _, partition = source.partition(" ")
+            self._plan.anew.add((name, partition))
+        stages = self._plan.stages()
+        for stage in stages:
+            if stage.job == "encoders" and audit.asked_models:
+                self._require_generation()
+            if stage.job == "language":
+                stage = stage._replace(partitions=self._answered(stage.partitions))
+            self._stage(stage)
+        self._say_first_failure()
         return self.outcome
 
-    def _asked(self) -> dict[str, list[str]]:
-        """Return generative model -> slices that it is asked about, of the datasets that could be read.
+    def _require_generation(self) -> None:
+        """Name the slices that models are asked about, of the datasets that could be read, and how much it is.
 
         Raises
         ------
@@ -168,26 +166,36 @@ class AuditRun:
                 asked[model] = list(asked_slices(workspace, model))
             except PlumblineError as error:
                 self._failed(f"slices of {model}", str(error))
-        if asked:
-            register_slices(self._instance, dict.fromkeys(s for names in asked.values() for s in names))
-            plan = plan_generation(workspace, list(asked))
-            plan.require(workspace.audit.generation.limit)
+        if not asked:
+            return
+        names = dict.fromkeys(name for listed in asked.values() for name in listed)
+        register_slices(self._instance, names)
+        plan = plan_generation(workspace, list(asked))
+        plan.require(workspace.audit.generation.limit)
+        if any(self._plan.out_of_date("answers", f"{m}|{name}") for m, listed in asked.items() for name in listed):
             self._console.print(f"to generate: {plan.summary}", highlight=False)
-        return asked
 
-    def _generate(self, slices: dict[str, list[str]]) -> None:
-        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in slices.values() for s in names))
-        keys = {model: [answers_key(model, name) for name in names] for model, names in slices.items()}
-        self._stage("ask generative models, score answers", "answers", [k for names in keys.values() for k in names])
-        failed = {
-            model: [k for k in names if _step("answers", k) in self.outcome.failures] for model, names in keys.items()
-        }
-        self._stage("measure what they say of whom", "language", [m for m in slices if not failed[m]])
-        for model, names in failed.items():
-            if names:
-                first, of = self._failure(_step("answers", names[0])), len(keys[model])
-                reason = f"{model} is not measured: {len(names)} of its {of} slices failed, the first with {first}"
+    def _answered(self, models: Sequence[str | None]) -> list[str | None]:
+        """Return the models none of whose slices failed; of the others say so."""
+        kept = []
+        for model in models:
+            keys = [f"{model}|{name}" for name in self._slices(model)]
+            failed = [key for key in keys if _step("answers", key) in self.outcome.failures]
+            if failed:
+                first = self._failure(_step("answers", failed[0]))
+                reason = (
+                    f"{model} is not measured: {len(failed)} of its {len(keys)} slices failed, the first with {first}"
+                )
                 self._failed(_step("language", model), reason)
+            elif keys:
+                kept.append(model)
+        return kept
+
+    def _slices(self, model: str | None) -> list[str]:
+        try:
+            return list(asked_slices(self._workspace, str(model)))
+        except PlumblineError:
+            return []
 
     def _failed(self, step: str, reason: str) -> None:
         self._say(reason)
@@ -198,34 +206,25 @@ class AuditRun:
 
     def _say_first_failure(self) -> None:
         """Where findings could not be joined after other failures, say which was first: they follow from it."""
-        first = next(iter(self.outcome.failures), _JOINED)
-        if _JOINED in self.outcome.failures and first != _JOINED:
+        first = next(iter(self.outcome.failures), FINDINGS)
+        if FINDINGS in self.outcome.failures and first != FINDINGS:
             self._say(f"first failure: {self._failure(first)}")
 
     def _failure(self, step: str) -> str:
         """Return a step that failed, with the first line of the reason."""
         return f"{step}: {self.outcome.failures[step].splitlines()[0]}"
 
-    def _preflight(self, audit: Audit) -> None:
-        """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
-        labeller = [audit.labeller] if audit.labeller else []
-        files = {
-            encoder: self._workspace.checkpoint(encoder) for encoder in dict.fromkeys([*labeller, *audit.used_encoders])
-        }
-        for encoder in labeller:
-            require_suites(files[encoder].family, [load_suite("gender_labels")])
-        if audit.designs:
-            require_askable(self._workspace)
-        for dataset, model in audit.cells:
-            family = FAMILIES[files[model].family]
-            require_suites(family, cell_suites(self._workspace, dataset, model, family=family))
-            require_mitigations(self._workspace, dataset, model, family=family)
-
-    def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
-        keys, done = list(partitions), {}
+    def _stage(self, stage: Stage) -> None:
+        job, done = stage.job, {}
+        keys = [key for key in stage.partitions if self._plan.out_of_date(job, key)]
+        for key in stage.partitions:
+            if key not in keys:
+                self._report_unchanged(job, key)
         if not keys:
             return
-        self._console.rule(f"[bold]{title}", align="left", style="dim")
+        self._console.rule(f"[bold]{stage.title}", align="left", style="dim")
+        if current := len(stage.partitions) - len(keys):
+            self._console.print(f"  {current} of {len(stage.partitions)} up to date", style="dim", highlight=False)
         work = Work.of([self._weight(job, key) for key in keys] if len(keys) > 1 else [None])
         for i, key in enumerate(keys, start=1):
             began = time.monotonic()
@@ -252,11 +251,30 @@ class AuditRun:
                 self._console.print(f"        {warning}", style="yellow", markup=False, highlight=False)
 
     def _run(self, job: str, key: str | None) -> str | None:
-        """Execute one run and account for it; return why it failed."""
-        run = run_job(self._definitions, self._instance, job, key)
-        self._account(run, key)
-        self._warnings = list(run.warnings) if run.failure is None and job in _WARNED else []
-        return run.failure
+        """Compute what is out of date of one partition, and account for it; return why it failed.
+
+        One run where all follows from what is known to have changed; else one after the other, each of what is out of
+        date then.
+        """
+        self._warnings = []
+        while stale := self._plan.out_of_date(job, key):
+            assets = self._plan.selection(job, stale)
+            partition = cell_key(*key.split("|")) if job == "cells" else _answers_key(key) if job == "answers" else key
+            run = run_job(self._definitions, self._instance, job, partition, assets=assets)
+            self._account(run, key)
+            if run.failure is not None:
+                self._plan.look_again()
+                return run.failure
+            if job in _WARNED:
+                self._warnings += run.warnings
+            self._plan.did(assets, key)
+        self._report_unchanged(job, key)
+        return None
+
+    def _report_unchanged(self, job: str, key: str | None) -> None:
+        """Tell Dagster of what is up to date though something that it is computed from was made anew."""
+        plan, lake = self._plan, self._workspace.lake
+        report_unchanged(self._instance, plan.graph, lake, plan.assets(job), key, anew=plan.anew)
 
     def _weight(self, job: str, key: str | None) -> float | None:
         """Return how much work an item is beside the others of its stage; None where that is not known."""
@@ -271,6 +289,10 @@ class AuditRun:
             self.outcome.generated += int(metadata.get("generated", 0))
         if run.refusal is not None:
             self.outcome.undelivered.append(str(partition))
+
+
+def _answers_key(key: str | None) -> str:
+    return answers_key(*str(key).split("|"))
 
 
 def _step(job: str, key: str | None) -> str:

@@ -8,6 +8,7 @@ from orchestration.conditions import (
     AncestorsUnderWay,
     AskedFor,
     AuditRunning,
+    OutOfDate,
     RunsUnderWay,
     UpdatedElsewhere,
     UsesAutomaticLabels,
@@ -40,7 +41,8 @@ def _stale(workspace: Workspace, *more: dg.AutomationCondition) -> dg.Automation
     trigger = _C.newly_missing() | _C.any_deps_match((made | _C.will_be_requested()) & AskedFor(workspace))
     for condition in more:
         trigger = trigger | condition
-    asked = AskedFor(workspace) & trigger.since_last_handled()
+    # What was triggered and is up to date all the same, since nothing that it reads has changed, waits for more.
+    asked = AskedFor(workspace) & trigger.since_last_handled() & OutOfDate(workspace)
     return asked & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace)
 
 

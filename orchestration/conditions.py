@@ -9,6 +9,7 @@ import dagster as dg
 from dagster._core.definitions.declarative_automation.automation_context import AutomationContext
 
 from assets.slices import asked_slices
+from assets.up_to_date import Present
 from orchestration.instance import audit_is_running
 from plumbline.errors import PlumblineError
 from resources.workspace import Workspace
@@ -57,6 +58,23 @@ class AskedFor(dg.AutomationCondition):
         if context.partitions_def is not None and context.asset_graph.get(context.key).is_materializable:
             asked_keys = asked_partitions(self._workspace)[_name(context.partitions_def)]
             matching = _only(matching, lambda key: key in asked_keys)
+        return dg.AutomationResult(context=context, true_subset=matching)
+
+
+class OutOfDate(dg.AutomationCondition):
+    """True for what is out of date by the rule that `plumbline audit` goes by; see `assets.up_to_date`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates that are out of date; of what has no partitions all or none."""
+        present, name = Present(self._workspace), context.key.to_user_string()
+        subset = context.candidate_subset
+        if context.partitions_def is None:
+            matching = subset if present.changes(name) else context.get_empty_subset()
+        else:
+            matching = _only(subset, lambda key: bool(present.changes(name, key)))
         return dg.AutomationResult(context=context, true_subset=matching)
 
 
@@ -134,7 +152,7 @@ class AncestorsUnderWay(dg.AutomationCondition):
 
 def _concerned(candidates, definition, busy, node):
     """Return the candidates whose dataset, encoder, model or slice is that of something busy."""
-    mine, theirs = _dimensions(definition), _dimensions(node.partitions_def)
+    mine, theirs = dimensions(definition), dimensions(node.partitions_def)
     shared = [name for name in mine if name in theirs]
     if not shared:
         return candidates
@@ -147,7 +165,8 @@ def _concerned(candidates, definition, busy, node):
     return _only(candidates, lambda key: part(key, mine) in keys)
 
 
-def _dimensions(partitions: dg.PartitionsDefinition | None) -> list[str]:
+def dimensions(partitions: dg.PartitionsDefinition | None) -> list[str]:
+    """Return the names of the dimensions of a partition key, such as `dataset` and `encoder`."""
     return [] if partitions is None else _name(partitions).split("|")
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -74,11 +75,24 @@ def execute(
     job: str,
     partition: str | None,
     *,
+    assets: Sequence[str] | None = None,
     tags: dict[str, str],
     run_config: dict[str, Any],
 ) -> Executed:
-    """Execute one run and wait for it: in this process, or by the chosen executor from the project's definitions."""
-    common: dict[str, Any] = {"instance": instance, "run_config": run_config, "raise_on_error": False}
+    """Execute one run and wait for it: in this process, or by the chosen executor from the project's definitions.
+
+    Parameters
+    ----------
+    assets : sequence of str, optional
+        Of the job's, those that are computed; by default all.
+    """
+    selected = None if assets is None else [dg.AssetKey(asset) for asset in assets]
+    common: dict[str, Any] = {
+        "asset_selection": selected,
+        "instance": instance,
+        "run_config": run_config,
+        "raise_on_error": False,
+    }
     resolved = definitions.resolve_job_def(job)
     if os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS:
         return resolved.execute_in_process(partition_key=partition, tags=tags, **common)

@@ -83,6 +83,7 @@ def audit_lock(workspace: Workspace) -> Iterator[None]:
         If another process holds it.
     """
     path = workspace.home / _LOCK
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):

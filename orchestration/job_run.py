@@ -3,7 +3,7 @@
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -94,8 +94,15 @@ class JobRun(NamedTuple):
         return next(filter(None, (refusal(metadata) for _, metadata in self.materialised)), None)
 
 
-def run_job(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None) -> JobRun:
-    """Execute one run, and wait for it.
+def run_job(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    job: str,
+    partition: str | None,
+    *,
+    assets: Sequence[str] | None = None,
+) -> JobRun:
+    """Execute one run, of the whole job or of some of its assets, and wait for it.
 
     Raises
     ------
@@ -103,7 +110,7 @@ def run_job(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str,
         If it was interrupted: Dagster ends the run and swallows the signal, and the rest must not go on.
     """
     with time_limit(instance.run_monitoring_max_runtime_seconds) as limit:
-        result = execute(definitions, instance, job, partition, tags=OWNER, run_config=_QUIET)
+        result = execute(definitions, instance, job, partition, assets=assets, tags=OWNER, run_config=_QUIET)
     failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
     failures += [event.job_failure_data.error for event in result.all_events if event.is_job_failure]
     if any(error.cls_name in _INTERRUPTED for failure in failures for error in _chain(failure)):

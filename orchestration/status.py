@@ -1,18 +1,17 @@
 """What `plumbline status` shows."""
 
-import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, check_words, checks_not_passed, refusal
-from assets.staleness import Staleness, sort_cells
+from assets.up_to_date import Present, Standing
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
 from resources.workspace import Workspace
 
 
-def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console: Console) -> None:
+def print_status(workspace: Workspace, *, console: Console) -> None:
     """Print encoders, datasets and cells with what is missing and why."""
     audit = workspace.audit
     encoders = Table("encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left")
@@ -26,7 +25,7 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
     failed: dict[str, list[CheckNotPassed]] = {}
     for dataset in audit.datasets:
         committed = workspace.lake.committed("records", partition=dataset)
-        checks = checks_not_passed(instance, workspace, dataset, of=must_pass(workspace, dataset))
+        checks = checks_not_passed(workspace, dataset, of=must_pass(workspace, dataset))
         failed[dataset] = [check for check in checks if check.failed]
         listed = (str(committed.details["listed"]), str(committed.rows)) if committed else ("not read", "")
         datasets.add_row(dataset, *listed, refusal(checks) or "passed")
@@ -36,7 +35,7 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
             models.add_row(model, "yes", workspace.lvlm_version(model)[:16] + "…")
         except PlumblineError as error:
             models.add_row(model, "no", error.hint or error.what)
-    cells = sort_cells(workspace, instance)
+    cells = Present(workspace).standing
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
     for dataset, checks in failed.items():
         for check in checks:
@@ -56,7 +55,7 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
     )
 
 
-def _report_line(workspace: Workspace, cells: Staleness, advice: str) -> str:
+def _report_line(workspace: Workspace, cells: Standing, advice: str) -> str:
     table = workspace.lake.committed("metric_table")
     if table is None or not workspace.report.is_file():
         return f"Report: none yet; {advice}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -31,4 +32,5 @@ def run_threads(calls: Iterable[Callable[[], Result]]) -> list[Result]:
     # Each matrix product would else use all cores too, and BLAS's threads spin while they wait for one.
     each = max(1, cores // max(1, len(listed)))
     with threadpool_limits(each, user_api="blas"), ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(lambda call: call(), listed))
+        contexts = [copy_context() for _ in listed]
+        return list(pool.map(lambda context, call: context.run(call), contexts, listed))

@@ -14,6 +14,7 @@ from plumbline.http.keys import read_key
 from plumbline.language.cell import Judge
 from plumbline.language.user_files import read_annotations, read_dictionaries
 from plumbline.provenance.code_versions import code_version
+from plumbline.recording import note, unrecorded
 from plumbline.scorers.scorer import Scorer
 from plumbline.storage.files import commit_bytes
 from resources.checkout import PROJECT
@@ -46,11 +47,15 @@ class LvlmPool:
         CheckpointError
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
-        entry, version = self._workspace.lvlm_entry(model), self._workspace.lvlm_version(model)
+        version = self._workspace.lvlm_version(model)
+        with unrecorded():  # its version says what it is
+            entry = self._workspace.lvlm_entry(model)
         key = (model, version, entry, placement_of(self._workspace))
         if self._backend is None or self._backend[0] != key:
             self._backend = None  # two large models at once would not fit
-            self._backend = (key, self._load(model))
+            with unrecorded():
+                loaded = self._load(model)
+            self._backend = (key, loaded)
             if self._workspace.lvlm_version(model) != version:
                 raise CheckpointError(
                     f"the checkpoint of `{model}` was replaced while it was loading",
@@ -68,7 +73,8 @@ class LvlmPool:
 
     def scorer(self, name: str) -> Scorer:
         """Return a scorer of the audit file."""
-        settings = self._workspace.audit.scorers[name]
+        with unrecorded():  # its version says what it is
+            settings = self._workspace.audit.scorers[name]
         key = (scorer_version(self._workspace, name), placement_of(self._workspace))
         if name not in self._scorers or self._scorers[name][0] != key:
             loaded = settings.load(
@@ -123,9 +129,12 @@ def scorer_version(workspace: Workspace, name: str) -> str:
     CheckpointError, ConfigError
         If a file is not there.
     """
-    settings = workspace.audit.scorers[name]
-    content = settings.content(project=PROJECT, fetched=workspace.fetched)
-    return digest_json([settings.model_dump(mode="json"), content])
+    with unrecorded():
+        settings = workspace.audit.scorers[name]
+        content = settings.content(project=PROJECT, fetched=workspace.fetched)
+        version = digest_json([settings.model_dump(mode="json"), content])
+    note("scorer", name, value=version)
+    return version
 
 
 def require_askable(workspace: Workspace) -> None:

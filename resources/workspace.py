@@ -18,10 +18,12 @@ from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
 from plumbline.config.parts import with_current_keys
+from plumbline.config.recorded import recorded
 from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.errors import ConfigError
+from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record
 from plumbline.world.folders import PLANTED, ensure
@@ -89,11 +91,17 @@ class Workspace:
 
     @property
     def audit(self) -> Audit:
-        """Read the audit file anew, so that an edit is seen by the next step; watched checkpoints are in it."""
+        """Read the audit file anew, so that an edit is seen by the next step; watched checkpoints are in it.
+
+        Where a computation is recorded, every setting that is read of it is noted.
+        """
         if self.past is not None:
             return _as_it_was(self.past)
         audit = read_audit(self.audit_path)
-        return audit if audit.watch is None else with_watched(audit, watched_checkpoints(self.home))
+        if audit.watch is not None:
+            audit = with_watched(audit, watched_checkpoints(self.home))
+        under_way = current()
+        return audit if under_way is None else recorded(audit, under_way)
 
     @property
     def lake(self) -> Lake:
@@ -183,7 +191,8 @@ class Workspace:
 
     def engine_settings(self) -> dict[str, Any]:
         """Return what the embedding engine is told: rows of a shard and of a batch, workers, decoder."""
-        audit = self.audit
+        with unrecorded():  # those that could move a number are in `declared_engine`
+            audit = self.audit
         engine = audit.engine.model_dump(include={"batch_rows", "workers", "decoder"})
         return {"shard_rows": audit.storage.shard_rows, **engine}
 
@@ -195,7 +204,8 @@ class Workspace:
 
     def dataset_root(self, dataset: str) -> Path:
         """Return a dataset's folder; a folder of the planted world is written on first use."""
-        root = self.dataset_entry(dataset).root
+        with unrecorded():  # what is read of it is noted by who reads it
+            root = self.dataset_entry(dataset).root
         if root.startswith(PLANTED):
             return ensure(root.removeprefix(PLANTED), self.home / "world")
         if root.startswith(HUB):
@@ -208,10 +218,13 @@ class Workspace:
 
     def checkpoint(self, encoder: str) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""
-        entry = self.audit.encoders.get(encoder)
+        with unrecorded():  # where it lies is not what it is
+            entry = self.audit.encoders.get(encoder)
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
-        return checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family)
+        files = checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family)
+        note("encoder_checkpoint", encoder, value=files.version)
+        return files
 
     def lvlm_entry(self, model: str) -> LvlmEntry:
         """Return a generative model's entry of the audit file."""
@@ -236,6 +249,12 @@ class Workspace:
 
     def lvlm_version(self, model: str) -> str:
         """Return the version of a generative model: its files' content, or what an endpoint is asked for and is."""
+        with unrecorded():
+            version = self._lvlm_version(model)
+        note("lvlm_checkpoint", model, value=version)
+        return version
+
+    def _lvlm_version(self, model: str) -> str:
         entry = self.lvlm_entry(model)
         if entry.endpoint is not None:
             # Where it is served, and at what price, is no part of what answers.

@@ -12,6 +12,7 @@ from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import with_article
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.recording import note
 
 Kind = Literal["main", "additional", "numeric", "all"]
 
@@ -146,7 +147,9 @@ def prompts_hash() -> str:
     The judge's prompts have their own `hash`: a change of them asks for no new generations.
     """
     content = _content()
-    return digest_json([_prompts(), content["instructions"], content["described"]])
+    digest = digest_json([_prompts(), content["instructions"], content["described"]])
+    note("prompts", value=digest)
+    return digest
 
 
 @cache

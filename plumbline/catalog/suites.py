@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from plumbline.catalog.files import checked_yaml, typed
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.recording import note, unrecorded
 
 _SLOT = "{}"
 
@@ -254,7 +255,6 @@ def trident_class_sets() -> tuple[str, ...]:
     return tuple(_read("trident")["classes"])
 
 
-@cache
 def load_suite(name: str, *, classes: str | None = None, wording: str = "released") -> Suite:
     """Build one suite from its data file.
 
@@ -272,6 +272,13 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
     ConfigError
         If the suite, the label set or the wording does not exist.
     """
+    suite = _built(name, classes, wording)
+    note("suite", name, classes, wording, value=suite.hash)
+    return suite
+
+
+@cache
+def _built(name: str, classes: str | None, wording: str) -> Suite:
     if name.startswith("trident"):
         return _trident(name, classes, wording)
     content = _read(name)
@@ -391,4 +398,7 @@ def all_suites() -> tuple[Suite, ...]:
 
 def all_texts() -> tuple[str, ...]:
     """Return every distinct prompt of every suite, in a fixed order: what `text_embeddings` embeds."""
-    return tuple(dict.fromkeys(text for suite in all_suites() for text in suite.texts))
+    with unrecorded():
+        texts = tuple(dict.fromkeys(text for suite in all_suites() for text in suite.texts))
+    note("texts", value=list(texts))
+    return texts

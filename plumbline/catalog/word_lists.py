@@ -11,6 +11,7 @@ from typing import Any
 from plumbline.catalog.files import data_bytes, data_text, data_yaml, entry, typed
 from plumbline.catalog.suites import all_texts, with_article
 from plumbline.digests import digest_bytes, digest_json
+from plumbline.recording import note
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,9 @@ _LISTS = (
 @cache
 def answer_words_digest() -> str:
     """Return the digest of the word lists that answers are read with."""
-    return digest_json([digest_bytes(data_bytes(name)) for name in _LISTS])
+    digest = digest_json([digest_bytes(data_bytes(name)) for name in _LISTS])
+    note("answer_words", value=digest)
+    return digest
 
 
 # --- Words that carry no content of their own, left out of shares and of the lists of associated words.

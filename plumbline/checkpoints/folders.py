@@ -100,6 +100,11 @@ class CheckpointFiles:
     family: str
     deciding: tuple[tuple[str, str], ...]
 
+    @property
+    def version(self) -> str:
+        """Return the version of the checkpoint: its content, and the family that reads it."""
+        return digest_json([self.family, self.digest])
+
     @classmethod
     def read(cls, name: str, folder: Path, contents: FolderContents, family: str, **more: Any) -> Self:
         """Digest the contents of a folder."""

@@ -176,6 +176,10 @@ class Audit(Part):
         }
         return {key: entries for key, entries in kept.items() if entries}
 
+    def designs_of(self, model: str) -> dict[str, tuple[GenerateEntry, ...]]:
+        """Return dataset -> what a generative model is asked about it, in the order of `designs`."""
+        return {dataset: entries for (name, dataset), entries in self.designs.items() if name == model}
+
     @cached_property
     def asked_models(self) -> tuple[str, ...]:
         """Return the generative models that are asked anything, in the order of `designs`."""

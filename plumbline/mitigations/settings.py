@@ -10,6 +10,7 @@ from plumbline.catalog.files import data_bytes, data_yaml, typed
 from plumbline.config.parts import Part
 from plumbline.digests import digest_bytes
 from plumbline.encoders.families import Capability
+from plumbline.recording import note
 
 Attribute = Literal["gender", "race", "age"]
 
@@ -78,4 +79,6 @@ _WORDS = ("attribute_texts", "neutral_captions", "person_words", "sensitive_quer
 @cache
 def words_digest() -> str:
     """Return the digest of the data files with the mitigations' own texts."""
-    return digest_bytes(b"".join(data_bytes(f"{name}.yaml") for name in _WORDS))
+    digest = digest_bytes(b"".join(data_bytes(f"{name}.yaml") for name in _WORDS))
+    note("mitigation_texts", value=digest)
+    return digest

@@ -73,7 +73,18 @@ class Source:
 
 def code_version(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> str:
     """Return the version of the results of some functions: 16 hexadecimal digits; see `code_parts`."""
-    return digest_json(code_parts(*functions, shells=shells, files=files))[:16]
+    parts = code_parts(*functions, shells=shells, files=files)
+    version = digest_json(parts)[:16]
+    _PARTS[version] = parts
+    return version
+
+
+_PARTS: dict[str, dict[str, str]] = {}
+
+
+def parts_of(version: str) -> dict[str, str] | None:
+    """Return what a version of this process is made of; None of a declared one."""
+    return _PARTS.get(version)
 
 
 def code_parts(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> dict[str, str]:

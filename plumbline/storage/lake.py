@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from upath import UPath
 
 from plumbline.catalog.schema import Schema
-from plumbline.digests import canonical_json, digest_bytes, digest_file
+from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_json
 from plumbline.errors import StorageError, StoredDataGone
+from plumbline.recording import current, note, unrecorded
 from plumbline.storage.files import arrays_bytes, arrays_from_bytes, commit_bytes, table_bytes, table_from_bytes
 
 MANIFEST_SCHEMA = 1
+WORK = (
+    "forward_passes", "computed_shards", "cached_shards", "repaired_shards", "fitting_rows", "images_or_texts",
+    "generated", "found", "tokens_per_second", "device", "decoder_gate_looked_at",
+)  # fmt: skip
+"""Details that tell of the work that something took, not of what it is."""
 _SUFFIX = {"table": "parquet", "arrays": "safetensors"}
 
 
@@ -42,6 +48,12 @@ class Committed:
     rows: int
     bytes: int
     details: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """Return the digest of content and details, those left out that only say how much work it was."""
+        said = {name: value for name, value in self.details.items() if name not in WORK}
+        return digest_json([self.sha256, said])[:16]
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,13 @@ class Lake:
         """Return committed arrays, as `read_table` does."""
         return arrays_from_bytes(self._read(manifest or self.require(name, partition=partition)))
 
+    def size(self, manifest: Committed) -> int | None:
+        """Return the bytes of a data file as it lies there; None where it is gone. To read it is what proves it."""
+        try:
+            return int(self._path(manifest).stat().st_size)
+        except FileNotFoundError:
+            return None
+
     def verify(self, manifest: Committed) -> None:
         """Read a data file and compare its bytes with its manifest.
 
@@ -135,8 +154,11 @@ class Lake:
             content = json.loads(manifest.read_text("utf-8"))
             if content.pop("schema") != MANIFEST_SCHEMA:
                 raise ValueError("the manifest has another schema")
-            return Committed(**content)
+            committed = Committed(**content)
+            note("stored", name, partition, value=committed.version)
+            return committed
         except FileNotFoundError:
+            note("stored", name, partition, value=None)
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(
@@ -174,6 +196,8 @@ class Lake:
         folder = self.folder(name, partition)
         commit_bytes(folder / f"{sha256}.{_SUFFIX[kind]}", data)
         commit_bytes(folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(manifest)}).encode())
+        if (recording := current()) is not None:
+            recording.wrote(name, partition, version=manifest.version)
         return manifest
 
     def _path(self, manifest: Committed) -> UPath:
@@ -332,9 +356,12 @@ def recorded_audits(lake: Lake) -> dict[str, str]:
     """Return audit id -> when it was made, of all recorded audits, the newest first."""
     folder = lake.root / TABLE
     ids = [each.name for each in folder.iterdir()] if folder.exists() else []
-    manifests = {name: lake.committed(TABLE, partition=name) for name in ids}
+    with unrecorded():
+        manifests = {name: lake.committed(TABLE, partition=name) for name in ids}
     times = {name: manifest.details["made_at"] for name, manifest in manifests.items() if manifest}
-    return dict(sorted(times.items(), key=lambda each: each[::-1], reverse=True))
+    newest_first = dict(sorted(times.items(), key=lambda each: each[::-1], reverse=True))
+    note("audits", value=list(newest_first))
+    return newest_first
 
 
 def named_audit(lake: Lake, name: str) -> str:

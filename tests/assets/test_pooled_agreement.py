@@ -8,7 +8,7 @@ import pytest
 from assets import answers, findings, language
 from assets.answers import StoredAnswers
 from assets.slices import AskedSlice
-from assets.staleness import Staleness
+from assets.up_to_date import Standing
 from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA, metric_frame
 from plumbline.errors import ScoringError
 from plumbline.report import AbsentCell
@@ -117,7 +117,7 @@ def table(workspace, monkeypatch):
             workspace.lake.write_table("refusals_and_lengths", rows, partition=model)
             listed.append((model, stored.identity, ["refusals_and_lengths"]))
         away = AbsentCell(model="elsewhere", dataset="social", reason="was not asked")
-        monkeypatch.setattr(findings, "sort_cells", lambda *_: Staleness([], [away], listed))
+        monkeypatch.setattr(findings.Present, "standing", Standing([], [away], listed))
         result = dg.materialize([findings.metric_table], resources={"workspace": workspace})
         metadata = result.asset_materializations_for_node("metric_table")[0].metadata
         made = workspace.lake.require("metric_table")

@@ -141,7 +141,7 @@ def _prepare() -> None:
     for package in ("assets", "resources"):
         for path in sorted((PROJECT / package).glob("*.py")):
             __import__(f"{package}.{path.stem}" if path.stem != "__init__" else package)
-    for module in ("conditions", "executors", "instance", "jobs", "observing", "quick_storage"):
+    for module in ("conditions", "executors", "instance", "jobs", "observing", "audit_plan"):
         __import__(f"orchestration.{module}")
     assert "orchestration.terminal" not in sys.modules, "it reads how wide the terminal is"
     gc.freeze()

@@ -60,7 +60,7 @@ def test_what_changed_since_is_no_longer_current(copied, tmp_path):
     config.write_text(config.read_text() + " ")
     code, output = copied.run("status")
     assert code == 0 and "0 of 2 cells are current" in output
-    assert "out of date: checkpoint, labeller changed" in output
+    assert "out of date: the checkpoint of small-control-3k" in output
 
     content["datasets"]["fairface"]["balance"] = {"race": [0.5, 0.6]}
     copied.workspace.audit_path.write_text(yaml.safe_dump(content))

@@ -42,14 +42,12 @@ def tried(tmp_path_factory):
 
 
 def test_the_blocking_check_stops_what_is_downstream_in_its_own_run(tried):
-    _, instance, _, reasons, workspace = tried
+    *_, reasons, workspace = tried
     assert reasons["even"] is None
     assert "label_balance failed" in reasons["lopsided"]
-    assert failed_checks(instance, workspace, "even", of=("records", "extended_records")) == []
-    assert failed_checks(instance, workspace, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
-    assert "extended_records.label_error (not run)" in failed_checks(
-        instance, workspace, "lopsided", of=("extended_records",)
-    )
+    assert failed_checks(workspace, "even", of=("records", "extended_records")) == []
+    assert failed_checks(workspace, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
+    assert "extended_records.label_error (not run)" in failed_checks(workspace, "lopsided", of=("extended_records",))
 
 
 def test_the_daemon_never_requests_a_refused_cell(tried):
@@ -68,20 +66,22 @@ def test_a_cell_run_started_by_hand_is_refused_with_the_reason(tried):
 
 
 def test_a_verdict_on_older_records_opens_nothing(tried):
-    _, instance, _, _, workspace = tried
-    assert failed_checks(instance, workspace, "even", of=("records",)) == []
-    newer = dg.AssetMaterialization("records", partition="even")
-    instance.report_runless_asset_event(newer)
-    refused = failed_checks(instance, workspace, "even", of=("records",))
+    *_, workspace = tried
+    assert failed_checks(workspace, "even", of=("records",)) == []
+    lake, stored = workspace.lake, workspace.lake.require("records", partition="even")
+    records = lake.read_table("records", manifest=stored)
+    lake.write_table("records", records.head(10), partition="even", details=stored.details)
+    refused = failed_checks(workspace, "even", of=("records",))
+    lake.write_table("records", records, partition="even", details=stored.details)
     assert len(refused) == 4 and all("not run on the newest materialisation" in reason for reason in refused)
 
 
 def test_a_verdict_on_other_ranges_opens_nothing(tried):
-    _, instance, _, _, workspace = tried
-    before = failed_checks(instance, workspace, "even", of=("extended_records",))
+    *_, workspace = tried
+    before = failed_checks(workspace, "even", of=("extended_records",))
     assert before == []
     text = workspace.audit_path.read_text()
     workspace.audit_path.write_text(text.replace("- 0.1\n", "- 0.11\n", 1))
-    after = failed_checks(instance, workspace, "even", of=("extended_records",))
+    after = failed_checks(workspace, "even", of=("extended_records",))
     workspace.audit_path.write_text(text)
     assert after and all("ranges that the audit file declares now" in reason for reason in after)

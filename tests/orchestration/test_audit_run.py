@@ -14,24 +14,15 @@ DEAD = GenerationError("no endpoint answers any more", where="http://127.0.0.1:9
 
 
 @pytest.fixture
-def audit(monkeypatch):
-    """Return a run whose steps fail as they are told to, and the steps that it asked for."""
-    run, asked, failing = AuditRun(None, None, None, console=Console(file=io.StringIO(), width=200)), [], {}
-
-    def step(job, key):
-        asked.append((job, str(key)))
-        return failing.get(f"{job} {key}")
-
-    monkeypatch.setattr(run, "_run", step)
-    return run, asked, failing
+def run():
+    return AuditRun(None, None, None, None, console=Console(file=io.StringIO(), width=200))
 
 
-def test_a_model_without_answers_is_not_measured_and_the_cause_is_named(audit):
-    run, asked, failing = audit
-    failing["answers dead|faces.b"] = str(DEAD)
-    run._generate({"dead": ["faces.a", "faces.b"], "alive": ["faces.a"]})
-    assert [key for job, key in asked if job == "answers"] == ["dead|faces.a", "dead|faces.b", "alive|faces.a"]
-    assert [key for job, key in asked if job == "language"] == ["alive"]
+def test_a_model_without_answers_is_not_measured_and_the_cause_is_named(run, monkeypatch):
+    slices = {"dead": ["faces.a", "faces.b"], "alive": ["faces.a"], "unread": []}
+    monkeypatch.setattr(run, "_slices", slices.get)
+    run._failed("answers dead|faces.b", str(DEAD))
+    assert run._answered(list(slices)) == ["alive"]
     assert run.outcome.failures["language dead"] == (
         "dead is not measured: 1 of its 2 slices failed, the first with answers dead|faces.b: "
         "no endpoint answers any more"
@@ -39,8 +30,7 @@ def test_a_model_without_answers_is_not_measured_and_the_cause_is_named(audit):
     assert "materialise" not in run._console.file.getvalue()
 
 
-def test_what_joins_nothing_names_the_first_failure(audit):
-    run, *_ = audit
+def test_what_joins_nothing_names_the_first_failure(run):
     run._failed("answers dead|faces.a", str(DEAD))
     run._failed("findings", "no cell of this audit has numbers")
     run._say_first_failure()
@@ -48,8 +38,7 @@ def test_what_joins_nothing_names_the_first_failure(audit):
     assert last == "first failure: answers dead|faces.a: no endpoint answers any more"
 
 
-def test_findings_that_fail_alone_have_no_other_cause(audit):
-    run, *_ = audit
+def test_findings_that_fail_alone_have_no_other_cause(run):
     run._failed("findings", "the disk is full")
     said = run._console.file.getvalue()
     run._say_first_failure()

@@ -2,7 +2,6 @@
 
 import io
 
-import dagster as dg
 import pytest
 import yaml
 from rich.console import Console
@@ -50,9 +49,8 @@ def test_the_beginning_names_no_encoders(workspace):
     assert asked_of(workspace.audit) == "generative models: 1"
 
 
-def test_status_counts_no_cells(workspace, tmp_path):
+def test_status_counts_no_cells(workspace):
     said = Console(file=io.StringIO(), width=200)
-    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
-        print_status(workspace, instance, console=said)
+    print_status(workspace, console=said)
     told = said.file.getvalue()
     assert "0 of 1 generative models have numbers" in told and "cells are current" not in told

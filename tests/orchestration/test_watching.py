@@ -1,6 +1,5 @@
 """What the sensors see: sources that look different and have come to rest, and checkpoints dropped into a folder."""
 
-import io
 import json
 import shutil
 import sys
@@ -8,9 +7,9 @@ import sys
 import dagster as dg
 import pytest
 import yaml
-from rich.console import Console
 
-from orchestration.audit_run import AuditRun
+from orchestration.audit_commands import audit_command
+from orchestration.audit_plan import AuditPlan
 from orchestration.observing import folder_fingerprint, source_fingerprints, watch_sources
 from orchestration.watched_folder import find_checkpoints, watch_folder
 from plumbline.errors import ConfigError
@@ -213,11 +212,11 @@ def test_the_job_reports_only_what_has_changed(workspace, instance):
     assert observed() == [2, 1, 0]
 
 
-def test_an_audit_says_what_lies_in_the_watched_folder_before_anything_else(workspace, instance, monkeypatch):
+def test_an_audit_says_what_lies_in_the_watched_folder_before_anything_else(workspace, monkeypatch, capsys):
     drop(workspace, "fresh")
-    said = Console(file=io.StringIO(), width=200)
-    run = AuditRun(dg.Definitions(), instance, workspace, console=said)
-    monkeypatch.setattr(run, "_preflight", lambda _: sys.exit("far enough"))
+    monkeypatch.setattr(AuditPlan, "require_possible", lambda _: sys.exit("far enough"))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(workspace.home))
     with pytest.raises(SystemExit, match="far enough"):
-        run.execute()
-    assert said.file.getvalue().startswith("watched folder: ") and "fresh" in said.file.getvalue()
+        audit_command(config=workspace.audit_path)
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("watched folder: ") and "fresh" in said[1]

@@ -8,7 +8,6 @@ import yaml
 from PIL import Image
 
 from assets.lineage import _shards, checkpoint_links, dataset_link, prompt_links
-from assets.sources import files_version
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.ingestion import ingest
 from plumbline.storage import Committed
@@ -45,7 +44,7 @@ def states(links):
 
 def test_a_checkpoint_is_compared_file_by_file(workspace, tmp_path):
     files = workspace.checkpoint("clip")
-    recorded = (files.weights_sha256, files_version(files))
+    recorded = (files.weights_sha256, files.version)
     links = list(checkpoint_links(workspace, 4, "clip", *recorded))
     assert states(links) == ["unchanged", "unchanged"] and len(links[1].texts) >= 3
     assert any(files.weights_sha256 in text for text in links[1].texts)

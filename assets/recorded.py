@@ -1,0 +1,76 @@
+"""Assets that remember what they were computed from."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import dagster as dg
+
+from plumbline.provenance.code_versions import parts_of
+from plumbline.recording import Recording, recording
+from plumbline.storage.builds import Build, write_build
+from resources.workspace import Workspace
+
+CODE_VERSIONS: dict[str, str] = {}
+"""Asset -> version of its code, of every asset that was defined with `asset` or `recorded`."""
+
+
+def asset(*, code_version: str, name: str | None = None, **specification: Any) -> Callable[..., dg.AssetsDefinition]:
+    """Define an asset, as `dagster.asset` does, whose reads are recorded; see `recorded`."""
+
+    def define(compute: Callable[..., dg.MaterializeResult]) -> dg.AssetsDefinition:
+        named = name or compute.__name__
+        return dg.asset(name=named, code_version=code_version, **specification)(
+            recorded(compute, **{named: code_version})
+        )
+
+    return define
+
+
+def recorded(compute: Callable[..., Any], **code_versions: str) -> Callable[..., Any]:
+    """Let the function of an asset, or of several, keep a `Build` of each when it has ended well.
+
+    Parameters
+    ----------
+    compute : callable
+        Takes the resource `workspace` by its name; returns one `MaterializeResult`, or one for each asset.
+    code_versions : str
+        By asset.
+    """
+    CODE_VERSIONS.update(code_versions)
+
+    @functools.wraps(compute)
+    def recording_compute(*arguments: Any, **resources: Any) -> Any:
+        with recording() as reads:
+            results = compute(*arguments, **resources)
+        try:
+            context = dg.AssetExecutionContext.get()
+        except dg.DagsterInvariantViolationError:  # called as a function: nothing is materialised
+            return results
+        for result in [results] if isinstance(results, dg.MaterializeResult) else results:
+            _keep(context, resources["workspace"], result, reads, code_versions)
+        return results
+
+    return recording_compute
+
+
+def _keep(
+    context: dg.AssetExecutionContext,
+    workspace: Workspace,
+    result: dg.MaterializeResult,
+    reads: Recording,
+    code_versions: dict[str, str],
+) -> None:
+    names: Iterable[str] = code_versions
+    name = result.asset_key.to_user_string() if result.asset_key else next(iter(names))
+    assert result.data_version is not None
+    build = Build(
+        asset=name,
+        partition=str(context.partition_key) if context.has_partition_key else "",
+        code=code_versions[name],
+        inputs=reads.inputs(),
+        outputs=[[*written, version] for written, version in reads.written.items()],
+        data_version=result.data_version.value,
+        run=context.run.run_id,
+    )
+    write_build(workspace.lake, build, parts=parts_of(build.code))

@@ -1,0 +1,187 @@
+"""What an audit has to do: the results of every stage that are out of date, each with the reason."""
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from assets.asked_cells import cell_suites, require_mitigations
+from assets.checks import must_pass
+from assets.gates import checks_not_passed
+from assets.slices import asked_slices
+from assets.up_to_date import NEVER, Present
+from plumbline.catalog.suites import load_suite
+from plumbline.config.parts import suggestion
+from plumbline.encoders.families import FAMILIES, require_suites
+from plumbline.errors import ConfigError, PlumblineError
+from resources.lvlms import require_askable
+from resources.workspace import Workspace
+
+FINDINGS = "findings"
+_SETTLED_FIRST = ("records", "probe_logits")
+"""Of these the parts count that change: what is computed from them is looked at once they are there."""
+
+
+class Stage(NamedTuple):
+    """A stage of an audit: its title, its job, and the partitions that the audit file asks for."""
+
+    title: str
+    job: str
+    partitions: list[str | None]
+
+
+class AuditPlan:
+    """The stages of an audit, and what of them is out of date.
+
+    Parameters
+    ----------
+    definitions : Definitions
+    workspace : Workspace
+    forced : collection of str
+        Assets that are computed again, whatever they were computed from.
+
+    Attributes
+    ----------
+    anew : set of (str, str)
+        Asset or source, and partition, of what this audit has computed or found anew so far.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such asset.
+    """
+
+    def __init__(self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = ()) -> None:
+        self._definitions, self._workspace, self._forced = definitions, workspace, forced
+        self._present = Present(workspace, forced=forced)
+        self._assets: dict[str, list[str]] = {}
+        self._done: set[tuple[str, str]] = set()
+        self.anew: set[tuple[str, str]] = set()
+        known = {key.to_user_string() for key in self.graph.materializable_asset_keys}
+        for name in forced:
+            if name not in known:
+                raise ConfigError(
+                    "there is no such asset",
+                    where="--force",
+                    found=name + suggestion(name, sorted(known)),
+                    expected=f"one of {', '.join(sorted(known))}",
+                )
+
+    @cached_property
+    def graph(self) -> AssetGraph:
+        """Return the graph of assets."""
+        return self._definitions.resolve_asset_graph()
+
+    def look_again(self) -> None:
+        """Forget what was looked up, but for the digests of sources."""
+        self._present = Present(self._workspace, forced=self._forced, sources=self._present)
+
+    def stages(self) -> Iterator[Stage]:
+        """Yield the stages in order; slices of datasets that have not been read are left out."""
+        audit = self._workspace.audit
+        title = "read datasets" + (", label genders" if audit.labeller else "")
+        yield Stage(title, "datasets", [*audit.used_datasets])
+        yield Stage("embed prompts", "encoders", [*audit.used_encoders])
+        yield Stage("audit cells", "cells", [f"{dataset}|{model}" for dataset, model in audit.cells])
+        slices: dict[str, list[str]] = {}
+        for model in audit.asked_models:
+            try:
+                slices[model] = list(asked_slices(self._workspace, model))
+            except PlumblineError:
+                slices[model] = []
+        if slices:
+            names = dict.fromkeys(name for listed in slices.values() for name in listed)
+            yield Stage("list who is pictured", "slices", [*names])
+            answers: list[str | None] = [f"{model}|{name}" for model, listed in slices.items() for name in listed]
+            yield Stage("ask generative models, score answers", "answers", answers)
+            yield Stage("measure what they say of whom", "language", [*slices])
+        yield Stage("join findings, write the report", FINDINGS, [None])
+
+    def assets(self, job: str) -> list[str]:
+        """Return the assets of a job, each after those that it is computed from."""
+        if job not in self._assets:
+            chosen = self._definitions.resolve_job_def(job).asset_layer.selected_asset_keys
+            ordered = [key for key in self.graph.toposorted_asset_keys if key in chosen]
+            self._assets[job] = [key.to_user_string() for key in ordered]
+        return self._assets[job]
+
+    def out_of_date(self, job: str, partition: str | None) -> dict[str, list[str]]:
+        """Return asset -> why it is out of date, of one partition of a job; what was done in this audit is not."""
+        changes = {asset: self._present.changes(asset, partition or "") for asset in self.assets(job)}
+        for asset, why in self._unchecked(job, partition).items():
+            changes[asset] = changes[asset] or why
+        return {a: why for a, why in changes.items() if why and (a, partition or "") not in self._done}
+
+    def _unchecked(self, job: str, partition: str | None) -> dict[str, list[str]]:
+        """Return assets whose checks have not passed -> which; all of a cell whose dataset was refused."""
+        if partition is None:
+            return {}
+        if job == "datasets":
+            checks = checks_not_passed(self._workspace, partition, of=must_pass(self._workspace, partition))
+            return {check.name.partition(".")[0]: [f"check {check.description}"] for check in reversed(checks)}
+        if job == "cells":
+            dataset = partition.partition("|")[0]
+            checks = checks_not_passed(self._workspace, dataset, of=must_pass(self._workspace, dataset))
+            if any(check.failed for check in checks):
+                return {asset: ["its dataset is refused"] for asset in self.assets(job)}
+        return {}
+
+    def did(self, assets: Collection[str], partition: str | None) -> None:
+        """Take note that a run computed these: in this audit they are not computed again."""
+        did = {(asset, partition or "") for asset in assets}
+        self._done |= did
+        self.anew |= did
+        self.look_again()
+
+    def selection(self, job: str, stale: dict[str, list[str]]) -> list[str]:
+        """Return the assets of the next run of a partition: what is out of date, and what is computed from it.
+
+        Where only a part of the responses of a cell may have changed, they are computed first: what is computed from
+        parts that stay the same is not touched.
+        """
+        assets = self.assets(job)
+        chosen = [asset for asset in assets if asset in stale]
+        partial = [asset for asset in _SETTLED_FIRST if asset in stale and stale[asset] != [NEVER]]
+        below = set(chosen[: chosen.index(partial[0]) + 1]) if partial else self._below(chosen)
+        if "records" in below:
+            below.add("quarantine")  # one step makes both
+        return [asset for asset in assets if asset in below]
+
+    def _below(self, assets: Collection[str]) -> set[str]:
+        chosen = dg.AssetSelection.assets(*assets)
+        return {key.to_user_string() for key in chosen.downstream().resolve(self.graph)}
+
+    def everything(self) -> dict[tuple[str, str | None], dict[str, list[str]]]:
+        """Return (job, partition) -> asset -> why it is out of date, of all stages; what is up to date is left out."""
+        looked = {
+            (stage.job, partition): self.out_of_date(stage.job, partition)
+            for stage in self.stages()
+            for partition in stage.partitions
+        }
+        return {key: stale for key, stale in looked.items() if stale}
+
+    def require_possible(self) -> None:
+        """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked.
+
+        Raises
+        ------
+        PlumblineError
+            With what is absent or impossible.
+        """
+        workspace, audit = self._workspace, self._workspace.audit
+        labeller = [audit.labeller] if audit.labeller else []
+        encoders = dict.fromkeys([*labeller, *audit.used_encoders])
+        families = {name: FAMILIES[workspace.checkpoint(name).family] for name in encoders}
+        for encoder in labeller:
+            require_suites(families[encoder], [load_suite("gender_labels")])
+        if audit.designs:
+            require_askable(workspace)
+        for dataset, model in audit.cells:
+            require_suites(families[model], cell_suites(workspace, dataset, model, family=families[model]))
+            require_mitigations(workspace, dataset, model, family=families[model])
+
+    def number(self) -> int:
+        """Return how many results the audit file asks for."""
+        return sum(len(self.assets(stage.job)) * len(stage.partitions) for stage in self.stages())

@@ -1,0 +1,96 @@
+"""Results that an audit did not compute again, as Dagster is told of them.
+
+Dagster calls a result stale as soon as something that it is computed from was made anew with other content. The rule
+of `assets.up_to_date` looks closer: a family of metrics whose own suite is as it was is up to date though other
+responses of the cell changed. Such a result is reported as materialised, with the data version that it has, so that
+both agree.
+"""
+
+from collections.abc import Collection, Iterable
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    DATA_VERSION_TAG,
+    extract_data_version_from_entry,
+    get_input_data_version_tag,
+    get_input_event_pointer_tag,
+)
+
+from orchestration.conditions import dimensions
+from plumbline.storage import Lake
+from plumbline.storage.builds import read_build
+
+
+def report_unchanged(
+    instance: dg.DagsterInstance,
+    graph: AssetGraph,
+    lake: Lake,
+    assets: Iterable[str],
+    partition: str | None,
+    *,
+    anew: Collection[tuple[str, str]],
+) -> list[str]:
+    """Report the assets of a partition that are computed from something new, and came out to be up to date.
+
+    Parameters
+    ----------
+    anew : collection of (str, str)
+        Asset or source, and partition, of everything that this audit made or found anew.
+
+    Returns
+    -------
+    list of str
+        The assets that were reported.
+    """
+    reported = []
+    for asset in assets:
+        build, key = read_build(lake, asset, partition or ""), dg.AssetKey(asset)
+        if build is None or (asset, partition or "") in anew:
+            continue
+        if not any(_concerns(graph, key, partition or "", other) for other in anew):
+            continue
+        tags = {
+            DATA_VERSION_TAG: build.data_version,
+            DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+            CODE_VERSION_TAG: build.code,
+            **_inputs(instance, graph, key, partition),
+        }
+        since = {"unchanged since": dg.MetadataValue.dagster_run(build.run)}
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(key, partition=partition, metadata=since, tags=tags)
+        )
+        reported.append(asset)
+    return reported
+
+
+def _concerns(graph: AssetGraph, key: dg.AssetKey, partition: str, other: tuple[str, str]) -> bool:
+    """Return whether a result is computed, directly or not, from a partition of something else."""
+    source = dg.AssetKey(other[0])
+    if source not in graph.get_ancestor_asset_keys(key):
+        return False
+    mine = _parts(graph, key, partition)
+    return all(mine.get(name, value) == value for name, value in _parts(graph, source, other[1]).items())
+
+
+def _parts(graph: AssetGraph, key: dg.AssetKey, partition: str) -> dict[str, str]:
+    return dict(zip(dimensions(graph.get(key).partitions_def), partition.split("|")))
+
+
+def _inputs(instance: dg.DagsterInstance, graph: AssetGraph, key: dg.AssetKey, partition: str | None) -> dict[str, str]:
+    """Return what Dagster notes of each input: its newest data version, and the event that told it."""
+    tags, parts = {}, _parts(graph, key, partition or "")
+    for parent in graph.get(key).parent_keys:
+        node = graph.get(parent)
+        names = dimensions(node.partitions_def)
+        if not set(names) <= parts.keys():
+            continue
+        of_parent = "|".join(parts[name] for name in names) or None
+        record = instance.get_latest_data_version_record(parent, node.is_external, of_parent)
+        version = None if record is None else extract_data_version_from_entry(record.event_log_entry)
+        if record is not None and version is not None:
+            tags[get_input_data_version_tag(parent)] = version.value
+            tags[get_input_event_pointer_tag(parent)] = str(record.storage_id)
+    return tags
