@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 from homes import forward_passes
 
 from assets.partitions import cell_key
@@ -46,7 +47,7 @@ def stale_to_dagster(home, instance):
     definitions = build_definitions(home.workspace)
     graph = definitions.resolve_asset_graph()
     with instance:
-        resolver = CachingStaleStatusResolver(instance, graph, None)
+        resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
         cells = [cell_key(*cell) for cell in home.workspace.audit.cells]
         found = {}
         for key in definitions.resolve_job_def("cells").asset_layer.selected_asset_keys:
