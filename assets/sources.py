@@ -185,7 +185,11 @@ def source_names(workspace: Workspace) -> Iterator[tuple[str, str | None]]:
 
 
 def report_sources(
-    instance: dg.DagsterInstance, workspace: Workspace, only: Collection[tuple[str, str | None]] | None = None
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    only: Collection[tuple[str, str | None]] | None = None,
+    *,
+    ask: bool = True,
 ) -> list[str]:
     """Report the version of every source whose content has changed since it was last reported.
 
@@ -193,6 +197,8 @@ def report_sources(
     ----------
     only : collection of (str, str or None), optional
         Look at these alone, as `source_names` gives them.
+    ask : bool
+        Whether endpoints are asked what they are, which costs a token each; not where they just were.
 
     Returns
     -------
@@ -200,7 +206,7 @@ def report_sources(
         What was reported, as `source` or `source partition`.
     """
     wanted = list(source_names(workspace)) if only is None else list(only)
-    if any(asset == "lvlm_checkpoint" for asset, _ in wanted):
+    if ask and any(asset == "lvlm_checkpoint" for asset, _ in wanted):
         ask_endpoints(workspace, [name for asset, name in wanted if asset == "lvlm_checkpoint" and name])
     changed = []
     for asset in dict.fromkeys(asset for asset, _ in wanted):

@@ -139,7 +139,7 @@ class AuditRun:
         if closed := close_orphans(self._instance):
             self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
         register_partitions(self._instance, workspace)
-        for source in report_sources(self._instance, workspace):
+        for source in report_sources(self._instance, workspace, ask=False):
             name, _, partition = source.partition(" ")
             self._plan.anew.add((name, partition))
         stages = self._plan.stages()
