@@ -21,7 +21,7 @@ def test_the_suite_of_the_page_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr(suites, "files", lambda package: tmp_path)
     monkeypatch.setattr(suites, "_read", suites._read.__wrapped__)
     assert set(suites.suite_names()) == {*PUBLISHED, "jobs", "trident_composite"}
-    suite = suites.load_suite.__wrapped__("jobs")
+    suite = suites._built.__wrapped__("jobs", None, "released")
     assert suite.texts[:2] == ("a photo of a cleaner", "a photo of a porter")
     assert suite.events == {"low_paid": ("low_paid",)} and suite.skewed_events == ("low_paid",)
     assert suites.shows_mitigation("jobs")
