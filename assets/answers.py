@@ -14,7 +14,6 @@ from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.provenance.code_versions import code_version
-from plumbline.recording import note
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
@@ -200,5 +199,5 @@ def language_files(workspace: Workspace) -> dict[str, str]:
 
 def _digest_of(workspace: Workspace, path: str) -> str:
     digest = digest_file(workspace.user_file(path))
-    note("user_file", path, value=digest)
+    workspace.note("user_file", path, value=digest)
     return digest

@@ -26,7 +26,7 @@ from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.judging import judge_mitigations
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.provenance.code_versions import code_version
-from plumbline.recording import note, unrecorded
+from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
@@ -89,7 +89,7 @@ class StoredCell:
                 where=found.partition,
                 hint="run `plumbline audit`",
             )
-        note("model_of_cell", dataset, model, value=found.about_model)
+        workspace.note("model_of_cell", dataset, model, value=found.about_model)
         used = {name: getattr(found, name).details["records_sha256"] for name in ("logits", "extended")}
         if set(used.values()) != {found.records.sha256}:
             raise StorageError(
@@ -125,7 +125,7 @@ class StoredCell:
         """Return suite id -> hash of the suites of some families that the audit file asks of this cell."""
         with unrecorded():
             suites = {suite.id: suite.hash for suite in self.suites if suite.family in families}
-        note("suites_of_cell", self.dataset, self.model, sorted(families), value=suites)
+        self.workspace.note("suites_of_cell", self.dataset, self.model, sorted(families), value=suites)
         return suites
 
     @cached_property
@@ -184,7 +184,7 @@ class StoredCell:
                 asked = tuple(suite for suite in self.suites if suite.id in suites)
         responses = self.logits.details.get("responses", {})
         for suite in asked:
-            note("responses", self.dataset, self.model, suite.id, value=responses.get(suite.id))
+            self.workspace.note("responses", self.dataset, self.model, suite.id, value=responses.get(suite.id))
         chosen = {suite.id for suite in asked}
         return build_cell(
             model=self.model,

@@ -22,6 +22,12 @@ ALIVE = {
     "evaluate": "Dagster calls it on conditions",
     "dask_executor": "Dagster calls it with the settings of a run",
     "LocalRunLauncher": "named in dagster.yaml",
+    "KeptSqliteStorage": "named in dagster.yaml",
+    **dict.fromkeys(
+        ("from_config_value", "index_connection", "connect", "_run_storage", "_event_log_storage", "_schedule_storage"),
+        "Dagster asks the storage of an instance",
+    ),
+    "__class__": "isinstance() reads it",
     "supports_check_run_worker_health": "Dagster asks the run launcher",
     "check_run_worker_health": "Dagster asks the run launcher",
     "_proc_sparse": "tarfile calls it",

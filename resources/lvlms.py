@@ -14,7 +14,7 @@ from plumbline.http.keys import read_key
 from plumbline.language.cell import Judge
 from plumbline.language.user_files import read_annotations, read_dictionaries
 from plumbline.provenance.code_versions import code_version
-from plumbline.recording import note, unrecorded
+from plumbline.recording import unrecorded
 from plumbline.scorers.scorer import Scorer
 from plumbline.storage.files import commit_bytes
 from resources.checkout import PROJECT
@@ -133,7 +133,7 @@ def scorer_version(workspace: Workspace, name: str) -> str:
         settings = workspace.audit.scorers[name]
         content = settings.content(project=PROJECT, fetched=workspace.fetched)
         version = digest_json([settings.model_dump(mode="json"), content])
-    note("scorer", name, value=version)
+    workspace.note("scorer", name, value=version)
     return version
 
 

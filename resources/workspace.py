@@ -103,6 +103,11 @@ class Workspace:
         under_way = current()
         return audit if under_way is None else recorded(audit, under_way)
 
+    def note(self, kind: str, *arguments: object, value: Any) -> None:
+        """Note what was read, as `plumbline.recording.note` does; what is of an audit of the past does not change."""
+        if self.past is None:
+            note(kind, *arguments, value=value)
+
     @property
     def lake(self) -> Lake:
         """Return the lake under `storage.root`, or what was in it for an audit of the past."""
@@ -223,7 +228,7 @@ class Workspace:
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
         files = checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family)
-        note("encoder_checkpoint", encoder, value=files.version)
+        self.note("encoder_checkpoint", encoder, value=files.version)
         return files
 
     def lvlm_entry(self, model: str) -> LvlmEntry:
@@ -251,7 +256,7 @@ class Workspace:
         """Return the version of a generative model: its files' content, or what an endpoint is asked for and is."""
         with unrecorded():
             version = self._lvlm_version(model)
-        note("lvlm_checkpoint", model, value=version)
+        self.note("lvlm_checkpoint", model, value=version)
         return version
 
     def _lvlm_version(self, model: str) -> str:
