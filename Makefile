@@ -60,6 +60,9 @@ bench-mitigation: $(READY)  ## the batched logit adjustment against the released
 bench-calibration: $(READY)  ## coverage, level and power of every family in 4,000 simulated audits
 	@$(BIN)/python -m benchmarks.calibration
 
+bench-incremental: $(READY)  ## what an audit costs after a change, against a cold one (some minutes)
+	$(BIN)/python -m benchmarks.incremental
+
 bench-encoders: $(READY)  ## images/s of the engine against plain loops, on the CPU or a GPU
 	@$(BIN)/python -m benchmarks.encoders
 
