@@ -8,12 +8,14 @@ import dagster as dg
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.audit import Audit
+from plumbline.recording import note, unrecorded
 from plumbline.storage import Committed
 from plumbline.storage.lake import TABLE, write_record
 from resources.workspace import Workspace
 
 # Caches beside the lake's own things: what is used of them is named by the manifests.
 _NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TABLE)
+_MADE_AFTERWARDS = ("audit_diff", "audit_flips")
 
 
 @asset(
@@ -31,7 +33,11 @@ def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult
     """
     lake, audit = workspace.lake, workspace.audit
     table = lake.require("metric_table")
-    things = list(_things(workspace, audit))
+    with unrecorded():
+        things = list(_things(workspace, audit))
+    for thing in things:
+        if thing.name not in _MADE_AFTERWARDS:
+            note("stored", thing.name, thing.partition, value=thing.version)
     committed = write_record(
         lake,
         things,

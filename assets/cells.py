@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.checks import must_pass
 from assets.gates import require_passed
+from assets.images import stored_embeddings
 from assets.partitions import cell_of
 from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.datasets.filters import row_filter
 from plumbline.digests import digest_json
-from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
@@ -214,7 +214,7 @@ class StoredCell:
                 where=self.partition,
                 hint="run `plumbline audit`, or materialise `probe_logits` of this cell again",
             )
-        return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], self.workspace.shards)
+        return stored_embeddings(self.workspace, committed)
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this cell; `cell_id` and `audit_id` follow in `metric_table`."""

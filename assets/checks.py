@@ -155,7 +155,7 @@ def _asset_check(
             details={
                 "declared": declared(workspace, dataset),
                 "passed": outcome.passed,
-                "of": workspace.lake.require(asset, partition=dataset).sha256,
+                "of": workspace.lake.require(asset, partition=dataset).version,
             },
         )
         blocks = asset in must_pass(workspace, dataset)

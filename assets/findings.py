@@ -17,18 +17,23 @@ from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.up_to_date import Present
 from plumbline.digests import digest_json
+from plumbline.language.annotated_agreement import pooled_agreement
 from plumbline.metrics.registry import metric_table as join_cells
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
+from plumbline.provenance.explanation import thumbnail
 from plumbline.recording import note
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
 from plumbline.storage import Lake
 from plumbline.storage.files import commit_bytes
+from plumbline.world.sources import planted_rates
 from resources.quality import Quality
 from resources.workspace import Workspace
 
-_JOINING = code_version(join_cells, shells=[__name__])
+_JOINING = code_version(
+    join_cells, pooled_agreement, shells=[__name__, "assets.agreement", "assets.geometry", "assets.up_to_date"]
+)
 _SPEC = {"group_name": "findings", "owners": OWNERS}
 
 
@@ -107,7 +112,16 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         "quarantine",
     ],
     kinds={"html"},
-    code_version=code_version(render, shells=[__name__, "assets.report_inputs"], files=[DESCRIPTIONS]),
+    code_version=code_version(
+        render,
+        thumbnail,
+        planted_rates,
+        shells=[
+            __name__, "assets.report_inputs", "assets.explanation", "assets.lineage", "assets.audit_changes",
+            "assets.audit_diff", "assets.audit_comparison", "assets.geometry",
+        ],
+        files=[DESCRIPTIONS],
+    ),
     **_SPEC,
 )  # fmt: skip
 def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:

@@ -113,7 +113,7 @@ def _why_not(workspace: Workspace, dataset: str, check: str, checked: Committed 
     verdict = workspace.lake.committed("checks", partition=f"{dataset}|{check}")
     if verdict is None or checked is None:
         return _NOT_RUN
-    if verdict.details.get("of") != checked.sha256:
+    if verdict.details.get("of") != checked.version:
         return "not run on the newest materialisation"
     if not verdict.details["passed"]:
         return _FAILED

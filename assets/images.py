@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from assets.progress import progress_of
-from plumbline.encoders.embedding import Embedded, embed_images
+from plumbline.encoders.embedding import Embedded, embed_images, read_embedded
 from plumbline.encoders.encoder import DualEncoder
+from plumbline.errors import StorageError
+from plumbline.storage import Committed
+from plumbline.storage.builds import Build, forget_build
 from resources.workspace import Workspace
 
 
@@ -42,3 +48,27 @@ def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, liste
         settings["decoder"] = "pillow"
     with progress_of(f"{dataset}: embedding") as progress:
         return embed_images(encoder, listed.paths, listed.image_ids, workspace.shards, progress=progress, **settings)
+
+
+def stored_embeddings(workspace: Workspace, committed: Committed) -> NDArray[np.float32]:
+    """Return the (n, d) embeddings of a cell's images.
+
+    Raises
+    ------
+    StorageError
+        If a shard is gone or damaged; the next audit computes it again.
+    """
+    try:
+        return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], workspace.shards)
+    except StorageError:
+        forget_build(workspace.lake, committed.name, committed.partition)
+        raise
+
+
+def lost_shards(workspace: Workspace, build: Build) -> list[str]:
+    """Return `shards` where image embeddings lack one that their manifest lists, or one has another size."""
+    if build.asset != "image_embeddings":
+        return []
+    committed = workspace.lake.committed(build.asset, partition=build.partition)
+    listed = [] if committed is None else committed.details["shards"]
+    return [] if all(workspace.shards.is_there(shard["key"]) for shard in listed) else ["a shard of embeddings"]

@@ -7,14 +7,13 @@ from numpy.typing import NDArray
 from assets.asked_cells import cell_suites
 from assets.checks import must_pass
 from assets.gates import require_passed
-from assets.images import listed_images
+from assets.images import listed_images, stored_embeddings
 from assets.partitions import GRID, cell_of
 from assets.progress import progress_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError, StorageError
@@ -101,7 +100,7 @@ def _products(workspace: Workspace, images: Committed, texts: Committed, wanted:
             hint="materialise `text_embeddings` of this encoder again",
         )
     rows = [row[text] for text in wanted]
-    image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], workspace.shards)
+    image = stored_embeddings(workspace, images)
     text = workspace.lake.read_arrays("text_embeddings", manifest=texts)["embedding"][rows]
     return {
         "raw": image @ text.T,

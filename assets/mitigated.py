@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from assets.adjustments import read_adjustments
 from assets.cells import JUDGING_VERSION, StoredCell, passed_cell
+from assets.images import stored_embeddings
 from assets.metrics import metric_settings
 from assets.mitigation_fits import read_text_fits
 from assets.partitions import GRID
@@ -15,7 +16,6 @@ from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
 from assets.up_to_date import require_up_to_date
-from plumbline.encoders.embedding import read_embedded
 from plumbline.mitigations.judging import Judgement, MitigatedTexts, judge_mitigations
 from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
@@ -79,4 +79,4 @@ def _judged(stored: StoredCell) -> Judgement:
 
 def _images(stored: StoredCell) -> NDArray[np.float32]:
     committed = stored.workspace.lake.require("image_embeddings", partition=stored.partition)
-    return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], stored.workspace.shards)
+    return stored_embeddings(stored.workspace, committed)

@@ -9,17 +9,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
+from assets.images import stored_embeddings
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import JUDGED
-from plumbline.encoders.embedding import embed_texts, read_embedded
+from plumbline.encoders.embedding import embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError
 from plumbline.mitigations.fitting import FittedTexts, fit_text_mitigations
-from plumbline.mitigations.settings import METHODS, Method
+from plumbline.mitigations.settings import METHODS, Method, words_digest
 from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
 from plumbline.mitigations.training_rows import judged_rows, label_captions, training_rows
 from resources.encoders import EncoderPool
@@ -49,6 +50,7 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
         encoders: dg.ResourceParam[EncoderPool],
     ) -> dg.MaterializeResult:
         stored = passed_cell(context, workspace)
+        words_digest()  # noted, since fits read these texts
         mitigations = {n: s for n, s in stored.mitigations.items() if isinstance(s, TextMitigationSettings)}
         settings_of = {name: settings for name, settings in mitigations.items() if settings.method == method.name}
         fits = _Bench.of(stored, encoders).fit(settings_of) if settings_of else FittedTexts()
@@ -96,7 +98,6 @@ class _Bench:
                     hint=f"materialise `{what.name}` again",
                 )
         records = lake.read_table("extended_records", manifest=stored.extended)
-        shards = [(s["key"], s["sha256"]) for s in embedded.details["shards"]]
         captions = label_captions(records.filter(judged_rows(records)))
         # A caption may be a text that the encoder has embedded for another suite.
         texts = tuple(dict.fromkeys((*prompts_of(stored), *captions)))
@@ -110,7 +111,7 @@ class _Bench:
             stored=stored,
             encoder=encoder,
             records=records,
-            images=read_embedded(shards, workspace.shards),
+            images=stored_embeddings(workspace, embedded),
             texts=texts,
             features=known[[row[text] for text in texts]],
         )

@@ -14,6 +14,7 @@ from assets.answers import StoredAnswers
 from assets.cells import CELL_TABLES, StoredCell
 from assets.checks import must_pass
 from assets.gates import NOT_AUDITED, checks_not_passed, refusal
+from assets.images import lost_shards
 from assets.language import LANGUAGE_TABLES
 from assets.recorded import CODE_VERSIONS
 from assets.sources import dataset_versions
@@ -29,7 +30,8 @@ from plumbline.recording import short, unrecorded
 from plumbline.report import AbsentCell
 from plumbline.storage.builds import Build, damaged_output, read_build, read_code
 from plumbline.storage.lake import recorded_audits
-from resources.lvlms import scorer_version
+from resources.encoders import encoder_runtime
+from resources.lvlms import backend_identity, scorer_version
 from resources.workspace import Workspace
 
 NEVER = "not computed yet"
@@ -106,10 +108,17 @@ class Present:
         if build is None:
             yield NEVER
             return
+        try:
+            yield from self._changed(asset, build)
+        except (StorageError, OSError) as error:
+            yield f"what was stored cannot be read: {getattr(error, 'what', error)}"
+
+    def _changed(self, asset: str, build: Build) -> Iterator[str]:
         if asset in self._forced:
             yield "asked for with --force"
         yield from _code_changes(self.workspace, build)
-        yield from (f"{name} is not there as it was stored" for name in damaged_output(self.workspace.lake, build))
+        lost = [*damaged_output(self.workspace.lake, build), *lost_shards(self.workspace, build)]
+        yield from (f"{name} is not there as it was stored" for name in lost)
         changed = [read for read, value in build.inputs.items() if self.value(read) != value]
         yield from dict.fromkeys(self._described(read, build.inputs[read]) for read in changed)
 
@@ -119,7 +128,7 @@ class Present:
             kind, *arguments = json.loads(read)
             try:
                 self._seen[read] = short(_LOOK[kind](self, *arguments))
-            except (PlumblineError, LookupError, AttributeError, TypeError, ValueError) as error:
+            except (PlumblineError, LookupError, AttributeError, TypeError, ValueError, OSError) as error:
                 self._seen[read] = f"gone: {type(error).__name__}"
         return self._seen[read]
 
@@ -137,7 +146,8 @@ class Present:
     def standing(self) -> "Standing":
         """Return which cells and generative models have numbers that hold now."""
         with unrecorded():
-            encoders, models = _cells(self), _models(self)
+            present = Present(self.workspace, sources=self)
+            encoders, models = _cells(present), _models(present)
         return Standing(encoders.current, [*encoders.absent, *models.absent], models.models)
 
     def _stored(self, name: str, partition: str) -> str | None:
@@ -279,6 +289,8 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "dataset_folder": lambda now, name: dataset_versions(now.workspace, [name]).get(name),
     "encoder_checkpoint": lambda now, name: now.workspace.checkpoint(name).version,
     "lvlm_checkpoint": lambda now, name: now.workspace.lvlm_version(name),
+    "encoder_runtime": lambda now, name: encoder_runtime(now.workspace, name),
+    "lvlm_identity": lambda now, name: backend_identity(now.workspace, name),
     "scorer": lambda now, name: scorer_version(now.workspace, name),
     "user_file": lambda now, path: digest_file(now.workspace.user_file(path)),
     "suite": lambda now, name, classes, wording: load_suite(name, classes=classes, wording=wording).hash,
@@ -300,6 +312,8 @@ _WORDS = {
     "dataset_folder": "the files of dataset {0}",
     "encoder_checkpoint": "the checkpoint of {0}",
     "lvlm_checkpoint": "the checkpoint or endpoint of {0}",
+    "encoder_runtime": "the libraries or the device that run {0}",
+    "lvlm_identity": "the libraries or the device that run {0}",
     "scorer": "the scorer {0}",
     "user_file": "the file {0}",
     "suite": "the prompts of the suite {0}",
@@ -315,5 +329,6 @@ _WORDS = {
     "report": "the report",
     "delivered": "MLflow has not taken the runs",
 }
+_SOURCES = ("dataset_folder", "encoder_checkpoint", "encoder_runtime", "lvlm_checkpoint", "lvlm_identity", "scorer")
 _WHOLE_FILE = ("digest", "model_dump")
-_KEPT = tuple(f'["{kind}"' for kind in ("dataset_folder", "encoder_checkpoint", "lvlm_checkpoint", "scorer"))
+_KEPT = tuple(f'["{kind}"' for kind in _SOURCES)

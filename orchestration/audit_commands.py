@@ -52,7 +52,8 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     try:
         with interrupt_told(_say_stopping), audit_lock(workspace):
             plan.require_possible()
-            ask_endpoints(workspace, audited.lvlms)
+            if not dry_run:  # it costs tokens
+                ask_endpoints(workspace, audited.lvlms)
             stale = plan.everything()
             if dry_run:
                 say_plan(stale, number=plan.number())

@@ -24,6 +24,9 @@ _SETTLED_FIRST = ("records", "probe_logits")
 """Of these the parts count that change: what is computed from them is looked at once they are there."""
 
 
+_OF_ONE_STEP = {"records", "quarantine"}
+
+
 class Stage(NamedTuple):
     """A stage of an audit: its title, its job, and the partitions that the audit file asks for."""
 
@@ -145,8 +148,8 @@ class AuditPlan:
         chosen = [asset for asset in assets if asset in stale]
         partial = [asset for asset in _SETTLED_FIRST if asset in stale and stale[asset] != [NEVER]]
         below = set(chosen[: chosen.index(partial[0]) + 1]) if partial else self._below(chosen)
-        if "records" in below:
-            below.add("quarantine")  # one step makes both
+        if below & _OF_ONE_STEP:
+            below |= _OF_ONE_STEP
         return [asset for asset in assets if asset in below]
 
     def _below(self, assets: Collection[str]) -> set[str]:

@@ -32,11 +32,11 @@ _BUSY_S = 60
 
 
 class _Databases:
-    """SQLite databases by address, those used last kept open; one thread at a time."""
+    """SQLite databases by address, those used last kept open; one thread at a time, which may connect twice."""
 
     def __init__(self) -> None:
         self._engines: OrderedDict[str, Engine] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # Dagster connects while it is connected
 
     @contextmanager
     def connected(self, address: str) -> Iterator[Connection]:
@@ -95,6 +95,13 @@ class EventLogs(SqliteEventLogStorage):
         """Delete a partition."""
         self._present.pop((partitions_def_name, partition_key), None)
         super().delete_dynamic_partition(partitions_def_name, partition_key)
+
+    def wipe(self) -> None:
+        """Delete everything."""
+        self._databases.close()
+        self._ready.clear()
+        self._present.clear()
+        super().wipe()
 
     def dispose(self) -> None:
         """Close what is open."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from importlib.metadata import version
+from typing import Any
 
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError
+from plumbline.recording import unrecorded
 from resources.workspace import Workspace
+
+_LIBRARIES = ("torch", "transformers", "open_clip_torch", "pillow")
+"""Libraries that run encoders and turn files into pixels."""
 
 
 class EncoderPool:
@@ -39,6 +46,7 @@ class EncoderPool:
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
         files = self._workspace.checkpoint(encoder)
+        self._workspace.note("encoder_runtime", encoder, value=encoder_runtime(self._workspace, encoder))
         placement = self._placement()
         key = (encoder, placement)
         held = self._loaded.get(key)
@@ -57,3 +65,15 @@ class EncoderPool:
         while len(self._loaded) > self._keep:
             self._loaded.popitem(last=False)
         return held
+
+
+def encoder_runtime(workspace: Workspace, encoder: str) -> list[Any]:
+    """Return what decides the embeddings of an encoder beside its files: adapter, libraries, number type and device.
+
+    No weights are loaded.
+    """
+    with unrecorded():
+        audit, family = workspace.audit, FAMILIES[workspace.checkpoint(encoder).family]
+        placement = Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
+    libraries = [version(name) for name in _LIBRARIES]
+    return [family.version, placement.dtype, placement.device_kind, placement.compiled, *libraries]

@@ -61,6 +61,7 @@ class LvlmPool:
                     f"the checkpoint of `{model}` was replaced while it was loading",
                     hint="run again once the file is complete",
                 )
+        self._workspace.note("lvlm_identity", model, value=self._backend[1].identity)
         return self._backend[1]
 
     def _load(self, model: str) -> Backend:

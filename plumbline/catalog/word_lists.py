@@ -271,12 +271,16 @@ _LISTS = (
 )  # fmt: skip
 
 
-@cache
 def answer_words_digest() -> str:
     """Return the digest of the word lists that answers are read with."""
-    digest = digest_json([digest_bytes(data_bytes(name)) for name in _LISTS])
+    digest = _answer_words_digest()
     note("answer_words", value=digest)
     return digest
+
+
+@cache
+def _answer_words_digest() -> str:
+    return digest_json([digest_bytes(data_bytes(name)) for name in _LISTS])
 
 
 # --- Words that carry no content of their own, left out of shares and of the lists of associated words.

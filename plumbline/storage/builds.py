@@ -67,6 +67,11 @@ def read_build(lake: Lake, asset: str, partition: str = "") -> Build | None:
         return None
 
 
+def forget_build(lake: Lake, asset: str, partition: str = "") -> None:
+    """Let a result be computed again by the next audit: what it stored was found damaged."""
+    (_folder(lake, asset, partition) / "build.json").unlink(missing_ok=True)
+
+
 def read_code(lake: Lake, version: str) -> dict[str, str] | None:
     """Return what a code version is made of: module, data file, library or `python` -> digest or version."""
     try:

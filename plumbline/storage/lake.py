@@ -255,6 +255,14 @@ class ShardCache:
         """Say whether a shard was ever committed under this key (its bytes may since be damaged)."""
         return self._manifest(key).exists()
 
+    def is_there(self, key: str) -> bool:
+        """Say whether a shard's data is there in its size; to load it is what proves it."""
+        try:
+            manifest = json.loads(self._manifest(key).read_text("utf-8"))
+            return int(self._data(key, manifest["sha256"]).stat().st_size) == manifest["bytes"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return False
+
     def load(self, key: str) -> Shard | None:
         """Return the shard, or None where there is none or where its bytes fail their checksum."""
         try:

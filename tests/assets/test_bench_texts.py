@@ -35,7 +35,7 @@ def test_a_caption_that_is_embedded_for_another_suite_is_among_the_texts(monkeyp
         return SimpleNamespace(array=np.full((len(texts), 4), 7, dtype=np.float32))
 
     monkeypatch.setattr(text_mitigations, "embed_texts", embed)
-    monkeypatch.setattr(text_mitigations, "read_embedded", lambda shards, store: np.zeros((3, 4)))
+    monkeypatch.setattr(text_mitigations, "stored_embeddings", lambda shards, store: np.zeros((3, 4)))
     monkeypatch.setattr(text_mitigations, "prompts_of", lambda stored: ("a photo of a thief",))
     stored = SimpleNamespace(
         workspace=SimpleNamespace(lake=Lake(), shards=None), model="m", partition="d|m", extended=None

@@ -5,6 +5,7 @@ import pytest
 import sqlalchemy.dialects.sqlite
 import yaml
 
+from orchestration.storage import Runs
 from resources.checkout import PROJECT
 
 PARTS = dg.DynamicPartitionsDefinition(name="part")
@@ -72,3 +73,9 @@ def test_a_partition_that_comes_and_goes(tmp_path, monkeypatch):
         assert instance.has_dynamic_partition("part", "new") and instance.has_dynamic_partition("part", "new")
         instance.delete_dynamic_partition("part", "new")
         assert not instance.has_dynamic_partition("part", "new")
+
+
+def test_a_thread_may_connect_while_it_is_connected(tmp_path):
+    runs = Runs.from_local(str(tmp_path))
+    with runs.connect(), runs.connect() as second:
+        assert second.exec_driver_sql("SELECT 1").scalar() == 1
