@@ -5,11 +5,13 @@ delete it. In an audit of 19 cells that is a third of the time (docs/decisions, 
 same: an instance can be opened with Dagster's own class at any time.
 """
 
+import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from dagster._core.storage.event_log import SqliteEventLogStorage
@@ -23,7 +25,7 @@ from dagster._core.storage.sqlite_storage import (
     _schedule_directory,
 )
 from dagster._serdes import ConfigurableClassData
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 
 _MOST_DATABASES = 8
 """Databases that are kept open: Dagster has one a run, and one that is over is not asked."""
@@ -42,7 +44,7 @@ class _Databases:
     def connected(self, address: str) -> Iterator[Connection]:
         """Give a connection in a transaction, which is committed at the end."""
         with self._lock:
-            engine = self._engines.pop(address, None) or create_engine(address, connect_args={"timeout": _BUSY_S})
+            engine = self._engines.pop(address, None) or _opened(address)
             self._engines[address] = engine
             while len(self._engines) > _MOST_DATABASES:
                 self._engines.popitem(last=False)[1].dispose()
@@ -57,11 +59,23 @@ class _Databases:
             self._engines.clear()
 
 
+def _opened(address: str) -> Engine:
+    """Return an engine that does not wait for the disk at each commit.
+
+    A process that is killed loses nothing by it. A power cut may take the events of the last seconds, never the
+    database; what the lake committed with them is there.
+    """
+    engine = create_engine(address, connect_args={"timeout": _BUSY_S})
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = NORMAL"))
+    return engine
+
+
 class EventLogs(SqliteEventLogStorage):
     """The events of runs, in a database a run, and those of assets."""
 
     def __init__(self, base_dir: str) -> None:
         self._databases, self._ready = _Databases(), set[str]()
+        self._empty: bytes | None = None
         self._present: dict[tuple[str, str], float] = {}
         super().__init__(base_dir)
 
@@ -76,10 +90,26 @@ class EventLogs(SqliteEventLogStorage):
     @contextmanager
     def _connected(self, name: str) -> Iterator[Connection]:
         if name not in self._ready:
-            with super().run_connection(name):  # makes the tables
-                self._ready.add(name)
+            self._make_tables(name)
+            self._ready.add(name)
         with self._databases.connected(self.conn_string_for_shard(name)) as connection:
             yield connection
+
+    def _make_tables(self, name: str) -> None:
+        """Make the tables of a database; a new run has the bytes of the first new one, of which Dagster made each."""
+        path = Path(self.path_for_shard(name))
+        new = name != INDEX_SHARD_NAME and not path.exists()
+        if new and self._empty:
+            writing = path.with_suffix(f".{os.getpid()}.new")
+            writing.write_bytes(self._empty)
+            with suppress(FileExistsError):  # another process was first
+                os.link(writing, path)
+            writing.unlink()
+        else:
+            with super().run_connection(name):
+                pass
+            if new and not path.with_name(f"{path.name}-wal").exists():
+                self._empty = path.read_bytes()
 
     def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
         """Say whether there is a partition; one that was found is believed to stay for some seconds."""

@@ -1,6 +1,9 @@
 """One undisturbed audit that several tests look at, and copies of it for those that change it."""
 
+import os
 import shutil
+import signal
+import time
 
 import pytest
 from homes import SHARED, Home, make_home, set_up_stores
@@ -28,3 +31,32 @@ def copied(audited, tmp_path):
     home, _, _ = audited
     shutil.copytree(home.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("quality"))
     return Home(tmp_path / "copy")
+
+
+@pytest.fixture(scope="session")
+def resumed(made_once):
+    """Return a home whose first audit, of one suite, was killed and gone on with; nothing may be changed in it.
+
+    With it come the forward passes of each shard that was there when it was killed, the output of the audit that went
+    on, and the exit code and output of one after it with the metric table's sha256 from before that.
+    """
+    folder, told = made_once("resumed", _killed_and_gone_on_with)
+    return Home(folder), told
+
+
+def _killed_and_gone_on_with(folder):
+    audit = [{"suites": ["crime"], "mitigations": []}]
+    home = make_home(folder, mitigations={}, audit=audit, labeller="small-bazaar-3k")
+    process = home.start("audit")
+    deadline = time.monotonic() + 240
+    # Late enough that one encoder is done, early enough that the other is in the middle of its images.
+    while len(home.shards()) < 18 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    output, _ = process.communicate()
+    assert process.returncode == -signal.SIGKILL, output
+    done = home.shards()
+    code, output = home.run("audit")
+    assert code == 0, output
+    before = home.table_sha256()
+    return done, output, (*home.run("audit"), before)

@@ -4,35 +4,23 @@ import shutil
 
 import polars as pl
 import pytest
-from homes import make_home
+import yaml
+from homes import Home
 
 from plumbline.storage.lake import recorded_audits
-from resources.checkout import PROJECT
 
-CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
+MODEL = "small-control-3k"
 
 
 @pytest.fixture(scope="module")
-def replaced(tmp_path_factory):
+def replaced(resumed, tmp_path_factory):
     """Return a home after two audits, the second with biased weights in the place of unbiased ones, and its output."""
-    folder = tmp_path_factory.mktemp("replaced")
-    mine = folder / "mine"
-    shutil.copytree(CHECKPOINTS / "small-control-3k", mine)
-    home = make_home(
-        folder,
-        encoders={
-            "mine": {"address": f"local-dir:{mine}"},
-            "small-atlas-3k": {"address": "local-dir:plumbline/world/checkpoints/small-atlas-3k"},
-        },
-        labeller="small-atlas-3k",
-        datasets={"faces": {"reader": "utkface", "root": "planted:utkface"}},
-        statistics={"resamples": 500, "permutations": 500},
-        mitigations={},
-        audit=[{"suites": ["crime"], "mitigations": []}],
-    )
-    first = home.run("audit")
-    assert first[0] == 0, first[1]
-    shutil.copytree(CHECKPOINTS / "small-bazaar-3k", mine, dirs_exist_ok=True)
+    before, _ = resumed
+    home = Home(tmp_path_factory.mktemp("replaced") / "copy")
+    shutil.copytree(before.folder, home.folder, ignore=shutil.ignore_patterns("quality"))
+    content = yaml.safe_load(home.workspace.audit_path.read_text())
+    content["encoders"][MODEL] = content["encoders"]["small-bazaar-3k"]
+    home.workspace.audit_path.write_text(yaml.safe_dump(content, sort_keys=False))
     return home, home.run("audit")
 
 
@@ -41,14 +29,14 @@ def test_the_second_audit_names_what_got_worse_first(replaced):
     assert code == 0, output
     lake = home.workspace.lake
     table = lake.read_table("audit_diff")
-    assert set(table["model_new"]) == {"mine"}, "the other checkpoint is the same, and compared with nothing"
+    assert set(table["model_new"]) == {MODEL}, "the other checkpoint is the same, and compared with nothing"
     crime = table.filter(
         pl.col("metric") == "parity_difference", pl.col("event") == "crime", pl.col("attribute") == "race"
     ).row(0, named=True)
     assert crime["compared"] == "paired" and crime["worse"] > 0.1 and crime["q"] < 0.05 and crime["ci_low"] > 0
-    assert lake.require("audit_diff").details["causes"]["faces|mine"] == ["the checkpoint"]
+    assert lake.require("audit_diff").details["causes"]["fairface|small-control-3k"] == ["the checkpoint"]
     flips = lake.read_table("audit_flips")
-    assert flips.height > 50 and set(flips["model_new"]) == {"mine"}
+    assert flips.height > 50 and set(flips["model_new"]) == {MODEL}
     page = home.workspace.report.read_text("utf-8")
     assert page.index("worse than before by more than is allowed") < page.index("Headline findings</h2>")
     assert page.count('src="data:image/jpeg;base64,') >= 5
@@ -65,7 +53,7 @@ def test_the_check_on_regressions_fails_and_says_which(replaced, monkeypatch):
         )
     newest, first = (record.event.dagster_event.event_specific_data for record in found)
     assert first.passed and not newest.passed
-    assert "parity_difference of mine on faces (crime, crime" in newest.description
+    assert f"parity_difference of {MODEL} on fairface (crime, crime" in newest.description
 
 
 def test_the_command_compares_audits_and_checkpoints(replaced, tmp_path):
@@ -78,8 +66,8 @@ def test_the_command_compares_audits_and_checkpoints(replaced, tmp_path):
     assert code == 0 and "Nothing is worse" in output, "going back is no regression"
     code, output = home.run("diff", "newest", "newest")
     assert code == 0 and "Every number is the same" in output
-    code, output = home.run("diff", "small-atlas-3k", "mine")
-    assert code in (0, 1) and "small-atlas-3k → mine" in output
+    code, output = home.run("diff", "small-bazaar-3k", MODEL)
+    assert code in (0, 1) and f"small-bazaar-3k → {MODEL}" in output
 
 
 def test_a_name_that_is_none_is_refused_with_those_there_are(replaced):
@@ -87,7 +75,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(replaced):
     code, output = home.run("diff", "nothing-such", "newest")
     newest = next(iter(recorded_audits(home.workspace.lake)))
     assert code == 2 and newest[:12] in output
-    code, output = home.run("diff", "mine", "newest")
+    code, output = home.run("diff", MODEL, "newest")
     assert code == 2 and "a checkpoint is compared with a checkpoint" in output
 
 
@@ -96,8 +84,8 @@ def test_data_of_the_older_audit_that_was_deleted_is_noticed(replaced):
     lake = home.workspace.lake
     old = list(recorded_audits(lake))[1]
     rows = lake.read_table("audit_record", partition=old)
-    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "faces|mine").row(0, named=True)
-    gone = lake.folder("probe_logits", "faces|mine") / f"{row['sha256']}.safetensors"
+    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == f"fairface|{MODEL}").row(0, named=True)
+    gone = lake.folder("probe_logits", f"fairface|{MODEL}") / f"{row['sha256']}.safetensors"
     kept = gone.read_bytes()
     gone.unlink()
     try:

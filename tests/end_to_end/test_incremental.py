@@ -1,7 +1,5 @@
 """An audit computes what is out of date, and nothing else; Dagster and MLflow agree with it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import dagster as dg
@@ -13,7 +11,6 @@ from homes import forward_passes
 
 from assets.partitions import cell_key
 from orchestration.definitions import build_definitions
-from resources.checkout import PROJECT
 
 
 @pytest.fixture
@@ -82,16 +79,9 @@ def test_a_title_writes_the_report_and_nothing_else(copied, instance):
 def test_a_word_more_in_a_suite_computes_what_reads_that_suite(copied, instance):
     """The text alone goes through the model; families of other suites stay, and Dagster calls them fresh."""
     before = runs(instance)
-    script = str(Path(__file__).with_name("with_a_word_more.py"))
-    done = subprocess.run(
-        [sys.executable, script, "audit"],
-        cwd=PROJECT,
-        env=copied.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    script = Path(__file__).with_name("with_a_word_more.py").read_text()
+    code, output = copied.run("-c", script, "audit")
+    assert code == 0, output
     made = {asset for asset, _ in made_since(instance, before)}
     assert {"text_embeddings", "probe_logits", "outcome_metrics", "metric_table", "audit_report"} <= made
     assert not made & {"records", "extended_records", "image_embeddings", "ranking_metrics", "trident_metrics"}

@@ -1,5 +1,8 @@
 """The storage of `dagster.yaml`: the same events in the same files as Dagster's own, with far fewer connections."""
 
+import sqlite3
+from contextlib import closing
+
 import dagster as dg
 import pytest
 import sqlalchemy.dialects.sqlite
@@ -53,12 +56,26 @@ def read(instance):
     return sorted(seen), log, instance.has_dynamic_partition("part", "c")
 
 
+def databases_of_runs(folder):
+    return [path for path in folder.glob("history/runs/*.db") if path.stem != "index"]
+
+
+def tables(path):
+    """Return what a database of a run is made of, its version included."""
+    with closing(sqlite3.connect(path)) as database:
+        made = [row[0] for row in database.execute("SELECT sql FROM sqlite_master ORDER BY name")]
+        return [*made, *database.execute("SELECT * FROM alembic_version"), *database.execute("PRAGMA journal_mode")]
+
+
 def test_the_same_is_stored_in_the_same_place_with_far_fewer_connections(tmp_path, connections, monkeypatch):
     plain, many = run(home(tmp_path / "plain", kept=False), monkeypatch, connections)
     folder = home(tmp_path / "kept", kept=True)
     kept, few = run(folder, monkeypatch, connections)
     assert kept == plain and few < many / 4
     assert plain[0] == [("numbers", "a"), ("numbers", "b")] and not plain[2]
+    [made] = {tuple(tables(path)) for each in (tmp_path / "plain", folder) for path in databases_of_runs(each)}
+    assert any("TABLE event_logs" in str(each) for each in made)
+    assert len(databases_of_runs(folder)) == len(databases_of_runs(tmp_path / "plain"))
     # Dagster's own class opens what was stored.
     home(folder, kept=False)
     with dg.DagsterInstance.get() as instance:
