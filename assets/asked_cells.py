@@ -36,6 +36,8 @@ def cell_mitigations(
     """
     audit = workspace.audit
     tried = audit.mitigated.get((dataset, model), {})
+    if not tried:  # no prompt decides anything then
+        return {}
     judged = _is_judged(workspace, dataset, model, family)
     return {
         name: audit.mitigations[name]

@@ -31,10 +31,12 @@ def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult
     Stored data is never overwritten, so `plumbline diff`, `plumbline explain` and `plumbline export` can read a past
     audit from its record after checkpoints or datasets have been replaced.
     """
-    lake, audit = workspace.lake, workspace.audit
+    lake = workspace.lake
     table = lake.require("metric_table")
+    # The table's id is of all settings that can move a number; others, such as the title, stay as they were first.
     with unrecorded():
-        things = list(_things(workspace, audit))
+        audit = workspace.audit
+        things, settings = list(_things(workspace, audit)), audit.model_dump(mode="json", exclude_unset=True)
     for thing in things:
         if thing.name not in _MADE_AFTERWARDS:
             note("stored", thing.name, thing.partition, value=thing.version)
@@ -43,7 +45,7 @@ def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult
         things,
         audit_id=table.details["audit_id"],
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        settings=audit.model_dump(mode="json", exclude_unset=True),
+        settings=settings,
     )
     return materialised(committed, lake=lake, audit_id=table.details["audit_id"], things=len(things))
 

@@ -10,7 +10,7 @@ their whole cluster.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,13 +95,12 @@ def draw_answers(
             expected="(m, n) and (n,), at least 1",
         )
     if clusters is None:
+        counted = count_answers(answers, groups, n_groups=n_groups)
         by_group = [answers[:, groups == group] for group in range(n_groups)]
-        sizes = np.array([each.shape[1] for each in by_group], dtype=np.int64)
-        return AnswerDraws(
-            counts=np.stack([each.sum(axis=1) for each in by_group], axis=1),
-            sizes=sizes,
+        return replace(
+            counted,
             resampled=np.stack([_resampled(each, resamples, rng) for each in by_group], axis=1),
-            resampled_sizes=np.repeat(sizes.astype(np.float32)[:, None], resamples, axis=1),
+            resampled_sizes=np.repeat(counted.sizes.astype(np.float32)[:, None], resamples, axis=1),
             halves=np.stack([_halved(each, permutations, rng) for each in by_group], axis=1),
         )
     # The last column counts every image, which gives the sizes of the groups.
@@ -112,6 +111,21 @@ def draw_answers(
     halves = _halved(per_cluster[: len(answers) * n_groups], permutations, rng)
     return AnswerDraws(
         counts[:-1], counts[-1], resampled[:-1], resampled[-1], halves.reshape(len(answers), n_groups, -1)
+    )
+
+
+def count_answers(
+    answers: NDArray[np.bool_] | NDArray[np.int64], groups: NDArray[np.int64], *, n_groups: int
+) -> AnswerDraws:
+    """Count answers in the data alone, without any draw; see `draw_answers`."""
+    by_group = [answers[:, groups == group] for group in range(n_groups)]
+    none = np.zeros((len(answers), n_groups, 0), dtype=np.float32)
+    return AnswerDraws(
+        counts=np.stack([each.sum(axis=1) for each in by_group], axis=1),
+        sizes=np.array([each.shape[1] for each in by_group], dtype=np.int64),
+        resampled=none,
+        resampled_sizes=none[0],
+        halves=none,
     )
 
 

@@ -6,6 +6,7 @@ from scipy import stats
 
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.disparities import Statistic
+from plumbline.metrics.paired import effects
 from plumbline.metrics.paired.effects import (
     CHECKPOINTS,
     MITIGATION,
@@ -122,6 +123,27 @@ def test_rows_say_what_the_sides_are_called():
         "interval reaches to parity of the state before the mitigation: its groups may be alike"
     )
     assert spread["ci_low"] < spread["value"] < spread["ci_high"]
+
+
+def test_equal_answers_are_known_to_differ_by_nothing_without_a_draw(monkeypatch):
+    codes, rng = np.repeat([0, 1], 40), np.random.default_rng(2)
+    same = {("x",): rng.integers(0, 4, 80)}
+    answers = PairedAnswers({"one": same, "copy": dict(same), "other": {("x",): rng.integers(0, 4, 80)}})
+    compared = [
+        Comparison((("x",),), everyone(codes >= 0), (MEAN,), {}),
+        Comparison((("x",),), Groups("letter", ("a", "b"), codes), (RANGE,), {}),
+    ]
+
+    def rows(*pairs):
+        return paired_rows(answers, compared, pairs, named=("test",), settings=QUICK)
+
+    beside = [row for pair, row in rows(("one", "copy"), ("one", "other")) if pair == 0]
+    monkeypatch.setattr(effects, "draw_answers", None)
+    alone = [row for _, row in rows(("one", "copy"))]
+    assert str(alone) == str(beside) and len(alone) == 2
+    for row in alone:
+        assert row["value"] == 0 and np.isnan(row["ci_low"]) and row["p"] == 1
+        assert row["reason"] == "no interval: the resamples do not vary"
 
 
 def test_without_images_or_groups_there_is_nothing_to_compare():

@@ -49,8 +49,8 @@ def test_numbers_of_both_sides_stand_side_by_side_with_an_interval_of_both():
 
 def test_a_paired_comparison_stands_for_the_rows_of_the_tables():
     tables = [row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5)]
-    found = differences(*tables, [pair("max_skew", 1.0, 2.0)])
-    assert found.height == 1
+    found = differences(*tables, [pair("max_skew", 1.0, 2.0, reason="worded before")])
+    assert found.height == 1 and found["reason"].to_list() == ["worded before"]
     assert found["compared"].to_list() == ["paired"] and found["q"].to_list() == [0.001]
     assert found["ci_low"].item() == pytest.approx(0.99) and found["n_new"].item() == 90
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -21,7 +21,7 @@ from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import bca
-from plumbline.statistics.paired import AnswerDraws, JackknifeCounts, draw_answers, leave_one_out
+from plumbline.statistics.paired import AnswerDraws, JackknifeCounts, count_answers, draw_answers, leave_one_out
 from plumbline.statistics.permutation import p_value
 from plumbline.statistics.seeds import generator
 
@@ -282,6 +282,9 @@ class PairedEffects:
         }
 
     def _difference(self, statistic: Statistic, first: float, second: float) -> Estimate:
+        if np.array_equal(self.sides[0].scores, self.sides[1].scores):
+            # What every resample and every swap would give.
+            return Estimate(0.0, np.nan, np.nan, p=1.0, reason=(reason("constant_resamples"),))
         (one, other), sizes, left = self.sides, self.sides[0].draws.sizes, self.left_out
         value = first - second
         without = [_value(statistic, counts, left.sizes) for counts in (left.first, left.second)]
@@ -359,6 +362,17 @@ def _views(comparisons: Sequence[Comparison]) -> list[dict[int, Comparison]]:
     return list(views.values())
 
 
+def _all_equal(answers: PairedAnswers, keys: Iterable[Key], pairs: Sequence[tuple[str, str]]) -> bool:
+    """Return whether the sides of every pair give the same answers: then nothing has to be drawn."""
+    scores = answers.scores
+    return all(
+        np.array_equal(scores[first][key], scores[second][key])
+        for first, second in pairs
+        for key in keys
+        if key in scores[first] and key in scores[second]
+    )
+
+
 def _view_rows(
     answers: PairedAnswers,
     compared: Mapping[int, Comparison],
@@ -376,15 +390,19 @@ def _view_rows(
     keys = dict.fromkeys(key for each in compared.values() for key in each.keys)
     models = dict.fromkeys(chain.from_iterable(pairs))
     columns = [(side, key) for side in models for key in keys if key in answers.scores[side]]
-    draws = draw_answers(
-        np.stack([answers.scores[side][key] for side, key in columns]),
-        groups.codes,
-        n_groups=len(groups.names),
-        resamples=settings.resamples,
-        permutations=settings.permutations,
-        rng=generator(settings.seed, *named, groups.attribute, digest_bytes(groups.codes.tobytes())),
-        clusters=answers.clusters,
-    )
+    scores = np.stack([answers.scores[side][key] for side, key in columns])
+    if _all_equal(answers, keys, pairs):
+        draws = count_answers(scores, groups.codes, n_groups=len(groups.names))
+    else:
+        draws = draw_answers(
+            scores,
+            groups.codes,
+            n_groups=len(groups.names),
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            rng=generator(settings.seed, *named, groups.attribute, digest_bytes(groups.codes.tobytes())),
+            clusters=answers.clusters,
+        )
     left_out = empty_groups_reason(sizes) if groups.attribute else None
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
     few = few_clusters_reason(answers.clusters)

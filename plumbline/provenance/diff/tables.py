@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -222,7 +222,7 @@ def table_differences(
         is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
         changes what the others win, whatever the model does.
     """
-    worded = [row | {"reason": in_words(joined(cast(Any, row.get("reason"))))} for row in paired]
+    worded = [row | {"reason": _worded(row.get("reason"))} for row in paired]
     pairs = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
     together = _joined_sides(old, new, models)
     unlike = pl.concat(
@@ -236,6 +236,11 @@ def table_differences(
     apart = together.join(pairs, on=list(KEYS), how="anti", nulls_equal=True)
     frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]
     return pl.concat(frames).sort("model_new", "model_old", *KEYS, nulls_last=True)
+
+
+def _worded(why: Any) -> str | None:
+    """Return reasons in words, which those of pairs of images are already."""
+    return why if isinstance(why, str) else in_words(joined(why))
 
 
 def with_q(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
