@@ -190,7 +190,7 @@ class StoredCell:
             model=self.model,
             dataset=self.dataset,
             records=lake.read_table("extended_records", manifest=self.extended),
-            arrays=lake.read_arrays("probe_logits", manifest=self.logits),
+            arrays=lake.scan_arrays(self.logits),
             texts=self.logits.details["texts"],
             suites=asked,
             filters={suite: row_filter(name) for suite, name in self.filters.items() if suite in chosen},

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.blocks import Rows, blocks, map_rows
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
@@ -20,8 +22,53 @@ from plumbline.reasons import joined, reason
 
 
 @dataclass(frozen=True)
+class ProductRows:
+    """Responses to some texts that follow from dot products of embeddings, computed when their rows are asked for.
+
+    Attributes
+    ----------
+    products : (n, t) float32
+        Dot products of images and texts as the encoder gives them, perhaps on the disk.
+    columns : (m,) int64
+        Which of the texts.
+    norms : ((n,), (m,)) float32 or None
+        Of the images and of these texts, by which products are divided; None for the products themselves.
+    factor : float
+        What the quotients are multiplied with.
+    """
+
+    products: Rows
+    columns: NDArray[np.int64]
+    norms: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
+    factor: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return (n, m)."""
+        return len(self.products), len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.products)
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]:
+        start, stop, _ = rows.indices(len(self))
+        parts = list(blocks(start, stop, self.products.shape[1])) or [slice(start, start)]
+        return self._of(parts[0]) if len(parts) == 1 else np.concatenate([self._of(part) for part in parts])
+
+    def _of(self, rows: slice) -> NDArray[Any]:
+        values = self.products[rows][:, self.columns]
+        if self.norms is None:
+            return values
+        images, texts = self.norms
+        values = values / images[rows, None] / texts
+        return values if self.factor == 1 else np.float32(self.factor) * values
+
+
+@dataclass(frozen=True)
 class SuiteLogits:
     """Responses of one encoder to every image of a dataset and every candidate of a suite.
+
+    They may lie on the disk: what is computed from all of them takes them block by block, by `plumbline.blocks`.
 
     Attributes
     ----------
@@ -36,16 +83,17 @@ class SuiteLogits:
     """
 
     suite: Suite
-    logits: NDArray[np.float32]
-    cosine: NDArray[np.float32] | None = None
+    logits: Rows
+    cosine: Rows | None = None
     logit_scale: float = 1.0
 
     @classmethod
     def of_products(
         cls,
         suite: Suite,
-        products: NDArray[np.float32],
+        products: Rows,
         *,
+        columns: Sequence[int],
         image_norms: NDArray[np.float32],
         text_norms: NDArray[np.float32],
         logit_scale: float,
@@ -55,22 +103,36 @@ class SuiteLogits:
 
         Parameters
         ----------
-        products : (n, m) float32
-            Dot products of the embeddings as the encoder gives them, columns as the suite's candidates.
-        image_norms, text_norms : (n,), (m,) float32
+        products : (n, t) float32
+            Dot products of the embeddings as the encoder gives them.
+        columns : sequence of int, length m
+            The text of each candidate of the suite.
+        image_norms, text_norms : (n,), (t,) float32
         scaled : bool
             Whether the family's logit is the cosine times the checkpoint's own factor (else the dot product).
         """
-        cosine = products / image_norms[:, None] / text_norms[None, :]
-        return cls(suite, np.float32(logit_scale) * cosine if scaled else products, cosine, logit_scale)
+        chosen = np.array(columns, dtype=np.int64)
+        norms = (image_norms, text_norms[chosen])
+        logits = ProductRows(products, chosen, norms, logit_scale) if scaled else ProductRows(products, chosen)
+        return cls(suite, logits, ProductRows(products, chosen, norms), logit_scale)
 
-    def by_template(self, words: Sequence[str]) -> NDArray[np.float64]:
-        """Return the (n, t, w) cosines of a templated suite: every template of `suite.templates` with every word.
+    def by_template(
+        self, words: Sequence[str], reduced: Callable[[NDArray[np.float64]], NDArray[Any]], rows: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """Return what a function gives for the cosines of a templated suite, which it sees block by block.
 
         Parameters
         ----------
         words : sequence of str
             Words of the suite (or `category:word` for two categories that share a word); "" is the blank slot.
+        reduced : callable
+            (b, t, w) cosines of b images, every template of `suite.templates` with every word, to (b, ...).
+        rows : (k,) int64
+            The images, in the order of the result.
+
+        Returns
+        -------
+        (k, ...) array
 
         Raises
         ------
@@ -91,13 +153,22 @@ class SuiteLogits:
             raise MetricError(
                 f"the suite `{self.suite.id}` has no such word", found=", ".join(map(":".join, lacking[:3]))
             )
-        chosen = self.cosine[:, np.array([column[pair] for pair in wanted], dtype=np.int64)].astype(np.float64)
-        return chosen.reshape(len(chosen), len(self.suite.templates), len(words))
+        chosen = np.array([column[pair] for pair in wanted], dtype=np.int64)
+
+        def of_block(block: NDArray[np.float32]) -> NDArray[Any]:
+            cosine = block[:, chosen].astype(np.float64)
+            return reduced(cosine.reshape(len(block), len(self.suite.templates), len(words)))
+
+        return map_rows(of_block, self.cosine, rows)
 
     @property
-    def scores(self) -> NDArray[np.float32]:
+    def scores(self) -> Rows:
         """Return the scores whose argmax is the top-1 candidate: the cosines, or the logits where there are none."""
         return self.logits if self.cosine is None else self.cosine
+
+    def top(self) -> NDArray[np.int64]:
+        """Return the (n,) top-1 candidates by score; ties take the lower index."""
+        return map_rows(lambda block: block.argmax(axis=1), self.scores)
 
 
 @dataclass(frozen=True)
@@ -142,7 +213,7 @@ def build_cell(
     model: str,
     dataset: str,
     records: pl.DataFrame,
-    arrays: Mapping[str, NDArray[np.float32]],
+    arrays: Mapping[str, Rows],
     texts: Sequence[str],
     suites: Iterable[Suite],
     filters: Mapping[str, RowFilter],
@@ -157,7 +228,7 @@ def build_cell(
     ----------
     arrays : mapping
         `raw`, the (n, t) responses to each text; where images and texts share a space also `image_norm` (n,) and
-        `text_norm` (t,).
+        `text_norm` (t,). The responses are not read here.
     texts : sequence of length t
         The text of each column of `raw`.
     filters : mapping of str to RowFilter
@@ -183,6 +254,7 @@ def build_cell(
             hint="materialise `image_embeddings` of this cell again",
         )
     column = {text: i for i, text in enumerate(texts)}
+    norms = (arrays["image_norm"][:], arrays["text_norm"][:]) if shared_space else None
     logits = {}
     for suite in suites:
         if lacking := [text for text in suite.texts if text not in column]:
@@ -194,18 +266,18 @@ def build_cell(
                 hint="materialise `text_embeddings` of this encoder and `probe_logits` of this cell again",
             )
         chosen = [column[text] for text in suite.texts]
-        raw = arrays["raw"][:, chosen]
         logits[suite.id] = (
-            SuiteLogits.of_products(
+            SuiteLogits(suite, ProductRows(arrays["raw"], np.array(chosen, dtype=np.int64)))
+            if norms is None
+            else SuiteLogits.of_products(
                 suite,
-                raw,
-                image_norms=arrays["image_norm"],
-                text_norms=arrays["text_norm"][chosen],
+                arrays["raw"],
+                columns=chosen,
+                image_norms=norms[0],
+                text_norms=norms[1],
                 logit_scale=logit_scale,
                 scaled=scaled,
             )
-            if shared_space
-            else SuiteLogits(suite, raw)
         )
     merging = {each.name: each for each in filters.values() if each.relabel}
     renamed = {name: each.relabelled(records) for name, each in merging.items()}

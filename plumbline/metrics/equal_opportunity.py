@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.blocks import map_rows
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
@@ -157,7 +158,7 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
         return metric_frame([])
     names = logits.suite.class_labels
     classes = np.where(cell.rows("trident"), label_codes(cell.records[attribute], names), -1)
-    correct = logits.logits[:, : len(names)].argmax(axis=1) == classes
+    correct = map_rows(lambda block: block[:, : len(names)].argmax(axis=1), logits.logits) == classes
     clusters = cluster_codes(cell.records)
     common = base_row(cell, suite=logits.suite.id, suite_hash=logits.suite.hash, definition="classes_alone")
     parts: list[RowPart] = []

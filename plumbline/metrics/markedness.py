@@ -173,13 +173,11 @@ def _attribute_rows(
 
 def _prefers_neutral(logits: SuiteLogits, kept: NDArray[np.int64], groups: Groups) -> NDArray[np.bool_]:
     """Return the (n, t) answers: whether an image is closer to the neutral prompt than to its own group's."""
-    neutral = logits.by_template([""])[kept, :, 0]
-    prefers = np.zeros(neutral.shape, dtype=bool)
-    for i, name in enumerate(groups.names):
-        mask = groups.codes == i
-        marked = logits.by_template([f"{groups.attribute}:{name}"])[kept[mask], :, 0]
-        prefers[mask] = neutral[mask] > marked
-    return prefers
+    names = ["", *(f"{groups.attribute}:{name}" for name in groups.names)]
+    prefers = logits.by_template(names, lambda cosine: cosine[..., :1] > cosine[..., 1:], kept)
+    known, codes = groups.codes >= 0, np.maximum(groups.codes, 0)
+    own = np.take_along_axis(prefers, codes[:, None, None], axis=2)[..., 0]
+    return np.asarray(own & known[:, None])
 
 
 def _gap_rows(

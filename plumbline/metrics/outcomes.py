@@ -15,10 +15,10 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.catalog.suites import TASKS
+from plumbline.catalog.suites import TASKS, Suite
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows
+from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.disparities import (
     PARITY,
     RANGE_STATISTICS,
@@ -344,17 +344,19 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
         labels = cell.labels(logits.suite.id)
         if logits.suite.family != "captions" or "scene" not in labels.columns:
             continue
+        scores = logits.scores[:]
         for attribute in (name for name in CONTRASTED if name in labels.columns):
             names = tuple(sorted(labels[attribute].cast(pl.String).drop_nulls().unique()))
             groups = Groups(attribute, names, label_codes(labels[attribute], names))
-            event = _caption_event(logits, groups, labels["scene"], cell.rows(logits.suite.id))
+            event = _caption_event(logits.suite, scores, groups, labels["scene"], cell.rows(logits.suite.id))
             if event.predictions.kept.any():
                 yield event
 
 
-def _caption_event(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]) -> CaptionEvent:
+def _caption_event(
+    suite: Suite, scores: NDArray[np.float32], groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]
+) -> CaptionEvent:
     """Compare every image with the captions of its scene."""
-    suite, scores = logits.suite, logits.scores
     hit, codes = np.zeros(len(scene), dtype=bool), np.full(len(scene), -1)
     names: list[str] = []
     for name in scene.cast(pl.String).drop_nulls().unique().sort():

@@ -25,8 +25,9 @@ def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
     return valence_of
 
 
-_AT_ONCE = 8
-"""Words whose cosines under all templates are in memory at a time."""
+def template_means(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over the templates, (n, t, w) to (n, w)."""
+    return cosine.mean(axis=1)
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,12 @@ def perception_of(logits: SuiteLogits, kept: NDArray[np.int64], labels: pl.DataF
     scales = logits.suite.scales
     words = tuple(dict.fromkeys(word for scale in scales.values() for word in scale))
     weights = {scale: np.array([(word in chosen) / len(chosen) for word in words]) for scale, chosen in scales.items()}
-    # A few words at a time: all templates of all words at once would be as large as many datasets.
-    means = [
-        logits.by_template(words[start : start + _AT_ONCE]).mean(axis=1)[kept]
-        for start in range(0, len(words), _AT_ONCE)
-    ]
     poles = [name.removesuffix("_positive") for name in scales if name.endswith("_positive")]
     return Perception(
         suite_id=logits.suite.id,
         suite_hash=logits.suite.hash,
         words=words,
-        cosine=np.concatenate(means, axis=1),
+        cosine=logits.by_template(words, template_means, kept),
         scales=weights,
         dimensions={
             name: weights[f"{name}_positive"] - weights[f"{name}_negative"]

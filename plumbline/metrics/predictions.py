@@ -43,7 +43,7 @@ def event_predictions(cell: Cell) -> Iterator[EventPredictions]:
         suite = logits.suite
         if suite.family != "outcomes":
             continue
-        top = logits.scores.argmax(axis=1)
+        top = logits.top()
         for event, categories in suite.events.items():
             yield EventPredictions(
                 suite=suite.id,

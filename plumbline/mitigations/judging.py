@@ -125,7 +125,7 @@ def _of_adjustment(cell: Cell, name: str, fits: Mapping[str, LogitAdjustment], s
     rows = np.logical_and.reduce([fit.test_rows(n)[JUDGED_TRIAL] for fit in fits.values()])
     # In double precision, as they were adjusted: rounding could make ties.
     logits = {
-        suite: SuiteLogits(cell.logits[suite].suite, adjusted_outcomes(cell, suite, fit))  # type: ignore[arg-type]
+        suite: SuiteLogits(cell.logits[suite].suite, adjusted_outcomes(cell, suite, fit))
         for suite, fit in fits.items()
         if suite != TRIDENT
     }

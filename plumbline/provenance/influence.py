@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.blocks import map_rows
 from plumbline.catalog.schema import IDENTIFYING
 from plumbline.catalog.suites import TASKS
 from plumbline.language.cell import LanguageCell, LanguageSettings
@@ -248,7 +249,7 @@ def _sureness(cell: Cell, events: list[EventPredictions]) -> NDArray[np.float64]
     logits = cell.logits[events[0].suite]
     chosen = logits.suite.columns(*logits.suite.events[events[0].event])
     inside = np.isin(np.arange(logits.scores.shape[1]), chosen)
-    ahead = logits.scores[:, inside].max(axis=1) - logits.scores[:, ~inside].max(axis=1)
+    ahead = map_rows(lambda each: each[:, inside].max(axis=1) - each[:, ~inside].max(axis=1), logits.scores)
     return np.abs(ahead.astype(np.float64))
 
 
@@ -388,8 +389,8 @@ def _without(cell: Cell, images: frozenset[str]) -> Cell:
     keep = ~cell.records["image_id"].is_in(list(images)).to_numpy()
 
     def cut(logits: SuiteLogits) -> SuiteLogits:
-        cosine = None if logits.cosine is None else logits.cosine[keep]
-        return replace(logits, logits=logits.logits[keep], cosine=cosine)
+        cosine = None if logits.cosine is None else logits.cosine[:][keep]
+        return replace(logits, logits=logits.logits[:][keep], cosine=cosine)
 
     return replace(
         cell,

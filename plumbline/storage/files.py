@@ -8,6 +8,7 @@ import io
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,39 @@ def arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
     from safetensors.numpy import load
 
     return dict(load(data))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """An array of a file that `arrays_bytes` wrote, whose rows are read from the disk when they are asked for."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]:
+        from safetensors import SafetensorError, safe_open
+
+        start, stop, _ = rows.indices(len(self))
+        try:
+            with safe_open(self.path, framework="numpy") as file:
+                return np.asarray(file.get_slice(self.name)[start : max(start, stop)])
+        except (OSError, SafetensorError) as error:
+            raise StorageError(
+                "a data file went away while it was read",
+                where=self.path,
+                found=f"{type(error).__name__}: {error}",
+                hint="run this again when nothing else writes this audit",
+            ) from error
+
+
+def arrays_in_file(path: Path) -> dict[str, StoredRows]:
+    """Return the arrays of a file that `arrays_bytes` wrote, without reading them."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        names = file.keys()
+        return {name: StoredRows(path, name, tuple(file.get_slice(name).get_shape())) for name in names}

@@ -12,11 +12,19 @@ import polars as pl
 from numpy.typing import NDArray
 from upath import UPath
 
+from plumbline.blocks import Rows
 from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_json
 from plumbline.errors import StorageError, StoredDataGone
 from plumbline.recording import current, note, unrecorded
-from plumbline.storage.files import arrays_bytes, arrays_from_bytes, commit_bytes, table_bytes, table_from_bytes
+from plumbline.storage.files import (
+    arrays_bytes,
+    arrays_from_bytes,
+    arrays_in_file,
+    commit_bytes,
+    table_bytes,
+    table_from_bytes,
+)
 
 MANIFEST_SCHEMA = 1
 WORK = (
@@ -117,18 +125,28 @@ class Lake:
         StorageError
             As `read_table`.
         """
-        path = self._path(manifest)
-        if path.protocol not in ("", "file"):
-            return self.read_table(manifest.name, manifest=manifest).lazy()
-        local = Path(path.path)
-        self._check(manifest, digest_file(local) if local.is_file() else None)
-        return pl.scan_parquet(local)
+        local = self._checked_on_disk(manifest)
+        return self.read_table(manifest.name, manifest=manifest).lazy() if local is None else pl.scan_parquet(local)
 
     def read_arrays(
         self, name: str, *, partition: str = "", manifest: Committed | None = None
     ) -> dict[str, NDArray[Any]]:
         """Return committed arrays, as `read_table` does."""
         return arrays_from_bytes(self._read(manifest or self.require(name, partition=partition)))
+
+    def scan_arrays(self, manifest: Committed) -> dict[str, Rows]:
+        """Return committed arrays whose rows are read when they are asked for, as `scan_table` does."""
+        local = self._checked_on_disk(manifest)
+        return dict(self.read_arrays(manifest.name, manifest=manifest) if local is None else arrays_in_file(local))
+
+    def _checked_on_disk(self, manifest: Committed) -> Path | None:
+        """Return a data file on the disk whose bytes were compared with its manifest; None on an object store."""
+        path = self._path(manifest)
+        if path.protocol not in ("", "file"):
+            return None
+        local = Path(path.path)
+        self._check(manifest, digest_file(local) if local.is_file() else None)
+        return local
 
     def size(self, manifest: Committed) -> int | None:
         """Return the bytes of a data file as it lies there; None where it is gone. To read it is what proves it."""

@@ -39,12 +39,11 @@ def embedded():
     texts = list(dict.fromkeys([text for suite in SUITES for text in suite.texts] + [*label_captions(records)]))
     images, features = (rng.normal(size=(k, 12)).astype(np.float32) for k in (N, len(texts)))
     norms = np.linalg.norm(images, axis=1), np.linalg.norm(features, axis=1)
-    logits = {}
+    products, logits = images @ features.T, {}
     for suite in SUITES:
         chosen = [texts.index(text) for text in suite.texts]
-        products = images @ features[chosen].T
         logits[suite.id] = SuiteLogits.of_products(
-            suite, products, image_norms=norms[0], text_norms=norms[1][chosen], logit_scale=SCALE, scaled=False
+            suite, products, columns=chosen, image_norms=norms[0], text_norms=norms[1], logit_scale=SCALE, scaled=False
         )
     cell = Cell(model="encoder", dataset="faces", records=records, logits=logits, keep={"crime": np.arange(N) % 5 > 0})
     return cell, texts, features, images

@@ -50,6 +50,25 @@ def test_arrays_keep_shape_type_and_names(lake):
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
 
 
+def test_rows_of_arrays_are_read_when_they_are_asked_for(lake):
+    table = np.arange(12, dtype=np.float32).reshape(4, 3)
+    made = lake.write_arrays("logits", {"raw": table, "norm": table[:, 0]})
+    found = lake.scan_arrays(made)
+    assert (found["raw"].shape, len(found["norm"])) == ((4, 3), 4)
+    for rows in (slice(None), slice(1, 3), slice(3, 9), slice(2, 2), slice(0, 0)):
+        np.testing.assert_array_equal(found["raw"][rows], table[rows])
+        assert found["raw"][rows].shape == table[rows].shape
+    path = lake.folder("logits") / f"{made.sha256}.safetensors"
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    with pytest.raises(StorageError, match="went away"):
+        found["raw"][:]
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="damaged"):
+        lake.scan_arrays(made)
+
+
 def test_no_manifest_no_data(lake):
     made = lake.write_table("t", FRAME)
     (lake.folder("t") / "manifest.json").unlink()

@@ -24,7 +24,7 @@ from plumbline.metrics.confounds.slopes import (
     mean_change,
 )
 from plumbline.metrics.family import Family, MetricSettings
-from plumbline.metrics.perception import VALENCES, valence_words
+from plumbline.metrics.perception import VALENCES, template_means, valence_words
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 
@@ -106,7 +106,7 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
     known = labels.select(level & pl.col("dimension").is_not_null()).to_series().fill_null(False).to_numpy()
     kept = known & cell.rows(suite.id)
     words = valence_words(suite)
-    raw = logits.by_template(("", *words))[kept].mean(axis=1)
+    raw = logits.by_template(("", *words), template_means, np.flatnonzero(kept))
     varied = labels.filter(pl.Series(kept))
     clusters = cluster_codes(varied)
     return VariedFaces(

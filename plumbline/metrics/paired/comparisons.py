@@ -247,7 +247,7 @@ class TridentAnswers:
     def of(cls, logits: SuiteLogits) -> TridentAnswers:
         """Return the answers that the logits of a Trident suite give; ties take the lower index."""
         n_classes = len(logits.suite.class_labels)
-        classes, probes = logits.logits[:, :n_classes], logits.logits[:, n_classes:]
+        classes, probes = np.split(logits.logits[:], [n_classes], axis=1)
         winner = probe_predictions(classes, probes)
         return cls(winner, classes.argmax(axis=1)[None].astype(np.int64))
 
@@ -345,7 +345,7 @@ def _outcomes(cells: Mapping[str, Cell], side: str, at: NDArray[np.int64]) -> Ce
     """Return the outcome suites that all cells have, on the compared images, with the side as name of the model."""
     cell = cells[side]
     logits = {
-        name: replace(each, logits=each.scores[at], cosine=None)
+        name: replace(each, logits=each.scores[:][at], cosine=None)
         for name, each in cell.logits.items()
         if each.suite.family == "outcomes" and all(name in other.logits for other in cells.values())
     }

@@ -71,7 +71,7 @@ def mitigated_cell(
     for suite in answered:
         chosen = [column[text] for text in suite.texts]
         logits[suite.id] = SuiteLogits.of_products(
-            suite, products[:, chosen], image_norms=image_norms, text_norms=text_norms[chosen],
+            suite, products, columns=chosen, image_norms=image_norms, text_norms=text_norms,
             logit_scale=logit_scale, scaled=scaled,
         )  # fmt: skip
     kept = {suite.id: cell.rows(suite.id) & keep for suite in answered}

@@ -322,9 +322,13 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     """
     shares = np.full(ranked.n_groups, 1 / ranked.n_groups) if desired == "equal" else ranked.sizes / ranked.n
     fixed = shares if desired == "equal" else None
-    value = ndkl_sums(ranked.codes, ranked.n_groups).against(shares)
+    step = max(1, AT_ONCE // ranked.n)
+    few = [ranked.codes[start : start + step] for start in range(0, len(ranked.order), step)]
+    value = np.concatenate([ndkl_sums(codes, ranked.n_groups).against(shares) for codes in few])
     if ranked.clusters is None:
-        left = ndkl_without_one(ranked.codes, ranked.n_groups, fixed)
+        units = ranked.n
+        errors = [jackknife_errors(ndkl_without_one(codes, ranked.n_groups, fixed)) for codes in few]
+        error = np.concatenate(errors)
         permutations = min(settings.permutations, CHANCE_PERMUTATIONS)
         sizes = tuple(ranked.sizes.tolist())
         random = ndkl_by_chance(sizes, permutations=permutations, seed=settings.seed)
@@ -337,8 +341,9 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
             if blocks.any()
             else value[:, None]
         )
+        units, error = left.shape[1], jackknife_errors(left)
         chance = _permuted_ndkl(ranked, ranked.clusters.permuted, shares)
-    low, high = t_intervals(value, jackknife_errors(left), units=left.shape[1], confidence=settings.confidence)
+    low, high = t_intervals(value, error, units=units, confidence=settings.confidence)
     p = upper_p_values(value, chance) if chance.size else np.full(value.shape, np.nan)
     reasons = joined(
         reason("one_cluster_of_images") if np.isnan(low).any() else None,

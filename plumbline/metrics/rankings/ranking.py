@@ -195,7 +195,7 @@ class RankedGroups:
 
     Attributes
     ----------
-    order : (m, n) int64
+    order : (m, n) int
         Images by rank, best first.
     groups : (n,) int64
         Group of each image, 0 .. g - 1; every group has an image.
@@ -204,7 +204,7 @@ class RankedGroups:
         Where images come in clusters.
     """
 
-    order: NDArray[np.int64]
+    order: NDArray[np.integer]
     groups: NDArray[np.int64]
     n_groups: int
     clusters: ImageClusters | None = None
@@ -222,7 +222,9 @@ class RankedGroups:
     @cached_property
     def codes(self) -> NDArray[Any]:
         """Return (m, n) group codes by rank."""
-        return self.groups.astype(np.uint8 if self.n_groups <= 256 else np.uint16)[self.order]
+        small = self.groups.astype(np.uint8 if self.n_groups <= 256 else np.uint16)
+        # Row by row: numpy makes a copy of places of 32 bits in 64.
+        return np.stack([small[order] for order in self.order])
 
     def only(self, chosen: slice) -> RankedGroups:
         """Return some of the rankings."""

@@ -14,6 +14,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
+from plumbline.metrics.perception import template_means
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
 from plumbline.metrics.rankings.skew_at_k import TopSample, default_k, sample_top, skew_estimates
@@ -41,14 +42,14 @@ class PromptRankings:
         The columns `event` (a scale) or `probe` (a word) of each ranking.
     scales : int
         How many of the rankings are of scales; these come first.
-    order : (m, n) int64
+    order : (m, n) int32
         Faces by rank, best first.
     """
 
     records: pl.DataFrame
     names: tuple[Row, ...]
     scales: int
-    order: NDArray[np.int64]
+    order: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,19 @@ def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
     suite = logits.suite
     labels = cell.labels(suite.id)
     # By id from here on: neither ties nor draws then depend on the order of the rows.
-    rows = np.argsort(labels["image_id"].to_numpy(), kind="stable")
+    rows = labels["image_id"].arg_sort().to_numpy()
     rows = rows[cell.rows(suite.id)[rows]]
     words = list(dict.fromkeys(word for scale in suite.scales.values() for word in scale))
-    by_word = logits.by_template(words)[rows].mean(axis=1)
-    by_scale = [by_word[:, [words.index(word) for word in scale]].mean(axis=1) for scale in suite.scales.values()]
+    by_word = logits.by_template(words, template_means, rows)
     names: list[Row] = [{"event": scale} for scale in suite.scales]
     names += [{"probe": word} for word in words]
-    order = rank_order(np.column_stack([*by_scale, by_word]))
-    return PromptRankings(labels[rows], tuple(names), len(by_scale), order)
+    # One ranking after the other, and 32 bits a place: many rankings of many faces are large.
+    order = np.empty((len(names), len(rows)), dtype=np.int32)
+    for i, scale in enumerate(suite.scales.values()):
+        order[i] = rank_order(by_word[:, [words.index(word) for word in scale]].mean(axis=1))[0]
+    for i in range(len(words)):
+        order[len(suite.scales) + i] = rank_order(by_word[:, i])[0]
+    return PromptRankings(labels[rows], tuple(names), len(suite.scales), order)
 
 
 def _attribute_rankings(
@@ -131,8 +136,10 @@ def _attribute_rankings(
         return None
     suite, codes = logits.suite, groups.codes[labelled]
     common = base_row(cell, suite=suite.id, suite_hash=suite.hash, attribute=groups.attribute)
-    place, order = np.cumsum(labelled) - 1, prompts.order
-    kept = place[order[labelled[order]].reshape(len(order), -1)]
+    kept = prompts.order
+    if not labelled.all():
+        place = (np.cumsum(labelled) - 1).astype(np.int32)
+        kept = np.stack([place[order[labelled[order]]] for order in prompts.order])
     clusters, images = None, cluster_codes(prompts.records)
     if images is not None:
         clusters = ImageClusters.of(images[labelled], codes, settings=settings, labels=_labels(common))

@@ -72,6 +72,11 @@ def directional_bias(
     MetricError
         If the images or templates of the two differ, a side has no prompt, or a cosine is not finite.
     """
+    return bias_over_images(bias_of_images(positive, negative), clusters=clusters, confidence=confidence)
+
+
+def bias_of_images(positive: ArrayLike, negative: ArrayLike) -> NDArray[np.float64]:
+    """Return Δ of every image, (n, ...) float64, of the cosines that `directional_bias` takes."""
     sides = [np.asarray(side, dtype=np.float64) for side in (positive, negative)]
     shapes = [side.shape for side in sides]
     if min(map(len, shapes)) < 2 or shapes[0][:-1] != shapes[1][:-1] or 0 in (shapes[0][-1], shapes[1][-1]):
@@ -82,7 +87,7 @@ def directional_bias(
         )
     if not all(np.isfinite(side).all() for side in sides):
         raise MetricError("a cosine is not finite", expected="finite cosines")
-    return bias_over_images(sides[0].mean(axis=-1) - sides[1].mean(axis=-1), clusters=clusters, confidence=confidence)
+    return np.asarray(sides[0].mean(axis=-1) - sides[1].mean(axis=-1))
 
 
 def bias_over_images(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -17,8 +17,8 @@ from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.robustness.bias_size import BINS, harm_by_bias_size, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
+    bias_of_images,
     bias_over_images,
-    directional_bias,
     gap_of_codes,
     intra_set_cosine,
     template_shift,
@@ -53,7 +53,7 @@ POLES = (
 
 @dataclass(frozen=True)
 class TestedTask:
-    """Cosines of the images that count to one task's prompts.
+    """The directional bias of the images that count, in one task.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class TestedTask:
         Columns of every row about them.
     settings : MetricSettings
     templates : tuple of str
-    cosine : (n, t, m) float64
-        By template; the positive prompts come first.
-    positive : int
-        How many of them there are.
-    scale : float
-        The checkpoint's factor from cosine to logit.
+    delta : (n, t) float64
+        Directional bias of each image under each template.
+    harmful : (n,) bool
+        Whether the best match of an image under the first template is a negative prompt.
+    scaled : (n,) float64
+        Softmax mass of the positive prompts minus that of the negative ones, under the first template.
     groups : tuple of Groups
         Groups of these images, one entry per attribute.
     clusters : (n,) int64 or None
@@ -77,16 +77,11 @@ class TestedTask:
     common: Row
     settings: MetricSettings
     templates: tuple[str, ...]
-    cosine: NDArray[np.float64]
-    positive: int
-    scale: float
+    delta: NDArray[np.float64]
+    harmful: NDArray[np.bool_]
+    scaled: NDArray[np.float64]
     groups: tuple[Groups, ...]
     clusters: NDArray[np.int64] | None
-
-    @cached_property
-    def delta(self) -> NDArray[np.float64]:
-        """Return the (n, t) directional bias of each image under each template."""
-        return directional_bias(self.cosine[..., : self.positive], self.cosine[..., self.positive :]).delta
 
     def views(self) -> Iterator[tuple[Row, NDArray[np.float64], NDArray[np.int64] | None, Reason | None]]:
         """Give all images, then each group's: columns that name them, Δ, clusters, caveat of a small group."""
@@ -133,18 +128,28 @@ def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
         for poles in POLES:
             sides = [_words(suite, poles.task, kinds) for kinds in (poles.positive, poles.negative)]
             if all(sides):
+                reduced = partial(_reduced, positive=len(sides[0]), scale=logits.logit_scale)
+                *delta, harmful, scaled = logits.by_template([*sides[0], *sides[1]], reduced, chosen).T
                 named = {"definition": poles.definition, "event": poles.task}
                 yield TestedTask(
                     poles=poles,
                     common=base_row(cell, suite=suite.id, suite_hash=suite.hash, **named),
                     settings=settings,
                     templates=suite.templates,
-                    cosine=logits.by_template([*sides[0], *sides[1]])[chosen],
-                    positive=len(sides[0]),
-                    scale=logits.logit_scale,
+                    delta=np.stack(delta, axis=1),
+                    harmful=harmful > 0,
+                    scaled=scaled,
                     groups=groups,
                     clusters=None if clusters is None else clusters[chosen],
                 )
+
+
+def _reduced(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:
+    """Return `delta`, `harmful` and `scaled` of (n, t, m) cosines side by side, (n, t + 2)."""
+    delta = bias_of_images(cosine[..., :positive], cosine[..., positive:])
+    # The positive prompts come first in the suite too: ties go to the lower index.
+    harmful = cosine[:, 0].argmax(axis=1) >= positive
+    return np.column_stack([delta, harmful, softmax_margin(cosine[:, 0], positive=positive, scale=scale)])
 
 
 def _words(suite: Suite, task: str, kinds: tuple[str, ...]) -> list[str]:
@@ -203,13 +208,10 @@ def _difference_columns(
 
 
 def _harm_by_bias_size_rows(task: TestedTask) -> Iterator[Row]:
-    cosine, settings = task.cosine[:, 0], task.settings
-    # The positive prompts come first in the suite too: ties go to the lower index.
-    harmful = cosine.argmax(axis=1) >= task.positive
-    scaled = softmax_margin(cosine, positive=task.positive, scale=task.scale)
-    few, total = few_clusters_reason(task.clusters), len(cosine)
-    for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
-        harm = harm_by_bias_size(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
+    settings, total = task.settings, len(task.delta)
+    few = few_clusters_reason(task.clusters)
+    for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", task.scaled)):
+        harm = harm_by_bias_size(delta, task.harmful, clusters=task.clusters, confidence=settings.confidence)
         common = task.common | {"definition": definition, "probe": task.templates[0], "attribute": BIAS_BINS}
         small = [group_size_reason(each.n or 0, settings.min_group) for each in harm.p_harm]
         for name, p_harm, bin_share, why in zip(BINS, harm.p_harm, harm.bin_share, small):

@@ -273,19 +273,19 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
         if groups is None:
             continue
         test_of = partial(ProbeTest.of, cell, name, logits, classes=kept, groups=groups, settings=settings)
-        test = test_of(logits.logits)
+        test = test_of(logits.logits[:])
         yield partial(_score_rows, test, "logit", main=True)
         for valence in VALENCES:
             yield partial(probe_gap_rows, test, valence)
         if logits.cosine is not None:
-            yield partial(_score_rows, test_of(logits.cosine), "cosine")
+            yield partial(_score_rows, test_of(logits.cosine[:]), "cosine")
         if name == "trident_mixed":
             yield from _label_parts(cell, test, kept)
     mixed, composite = mixed_groups(classes, cell.records), cell.logits.get("trident_composite")
     if mixed and composite:
         kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
         test = ProbeTest.of(
-            cell, "trident_composite", composite, composite.logits, classes=kept, groups=kept, settings=settings
+            cell, "trident_composite", composite, composite.logits[:], classes=kept, groups=kept, settings=settings
         )
         yield partial(_score_rows, test, "composite")
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.blocks import Rows
 from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
 from plumbline.mitigations.logit_adjustment.adjustment import (
@@ -34,11 +35,11 @@ class ProbeLogits(Protocol):
         """Return the suite."""
 
     @property
-    def logits(self) -> NDArray[np.float32]:
+    def logits(self) -> Rows:
         """Return the (n, m) logits."""
 
     @property
-    def cosine(self) -> NDArray[np.float32] | None:
+    def cosine(self) -> Rows | None:
         """Return the (n, m) cosines, None where the family has none."""
 
     @property
@@ -173,7 +174,7 @@ def fit_cell(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: int)
 def _by_probe(logits: ProbeLogits) -> NDArray[np.float32]:
     """Return the (p, n, C + 1) logits of every one-probe test."""
     c = len(logits.suite.class_labels)
-    answers = logits.logits
+    answers = logits.logits[:]
     probes = answers.shape[1] - c
     classes = np.broadcast_to(answers[None, :, :c], (probes, len(answers), c))
     return np.concatenate([classes, answers[:, c:].T[..., None]], axis=-1)
@@ -302,8 +303,8 @@ def adjusted_outcomes(cell: AuditedCell, suite: str, fit: LogitAdjustment) -> ND
 
 def _scaled(logits: ProbeLogits) -> NDArray[np.float64]:
     if logits.cosine is None:
-        return logits.logits.astype(np.float64)
-    return logits.logit_scale * logits.cosine.astype(np.float64)
+        return logits.logits[:].astype(np.float64)
+    return logits.logit_scale * logits.cosine[:].astype(np.float64)
 
 
 class SuiteFits(NamedTuple):

@@ -79,12 +79,13 @@ def flips(old: Cell, new: Cell) -> pl.DataFrame:
         before = old.logits.get(name)
         if before is None or after.suite.family != "outcomes" or before.suite.hash != after.suite.hash:
             continue
-        first, second = before.scores.argmax(axis=1), after.scores.argmax(axis=1)
+        first, second = before.top(), after.top()
         at = np.flatnonzero((first != second) & old.rows(name) & new.rows(name))
         text, category = (
             np.array([getattr(each, part) for each in after.suite.candidates]) for part in ("text", "category")
         )
-        margin = after.scores[at, second[at]] - after.scores[at, first[at]]
+        scores = after.scores[:]
+        margin = scores[at, second[at]] - scores[at, first[at]]
         frames.append(
             new.records.select("image_id", "path")[at]
             .with_columns(
