@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.blocks import blocks
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
@@ -27,7 +28,7 @@ from plumbline.reasons import Reasons, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.jackknife import standard_errors, t_intervals
+from plumbline.statistics.jackknife import ErrorSums, standard_errors, t_intervals
 from plumbline.statistics.partitions import (
     SLACK,
     Alternative,
@@ -150,8 +151,8 @@ def sc_weat(
         counts = exact_partition_test(with_mean, members)
     else:
         size = smaller_size(members)
-        blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
-        counts = random_partition_test(with_mean, [members], [size], blocks)[0]
+        drawn = random_subsets(len(columns), [size], count=permutations, rng=rng)
+        counts = random_partition_test(with_mean, [members], [size], drawn)[0]
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
     category = Association(float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons)
@@ -310,12 +311,22 @@ def association_estimates(
     """
     from scipy.special import stdtr
 
-    statistic, effect_size = association_sizes(columns, in_a)
-    of_statistic, of_effect = influences(columns, in_a)
+    n, m = columns.shape
     units = min(int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a))
+    sizes, errors, of_effects = [], ErrorSums(clusters), ErrorSums(clusters)
+    of_means = AssociationInfluences(*np.zeros((2, n, category_weights.shape[1])))
+    # Some columns at a time: the influences of all would take several times the memory of the columns.
+    for part in blocks(0, m, n):
+        few, weights = columns[:, part], category_weights[part]
+        sizes.append(association_sizes(few, in_a))
+        of_statistic, of_effect = influences(few, in_a)
+        errors.add(of_statistic)
+        of_effects.add(of_effect)
+        of_means.statistic[:] += of_statistic @ weights
+        of_means.effect_size[:] += _weighted(of_effect, weights)
+    statistic, effect_size = (np.concatenate(each) for each in zip(*sizes))
 
-    def estimates(value: NDArray[np.float64], influence: NDArray[np.float64]) -> EstimateArray:
-        error, _ = standard_errors(influence, clusters)
+    def estimates(value: NDArray[np.float64], error: NDArray[np.float64]) -> EstimateArray:
         low, high = t_intervals(value, error, units=units, confidence=confidence)
         known = (error > 0) & ~np.isnan(low)
         score = np.divide(value, error, out=np.full(value.shape, np.nan), where=known)
@@ -327,16 +338,17 @@ def association_estimates(
             value,
             low,
             high,
-            n=np.full(value.shape, len(columns)),
+            n=np.full(value.shape, n),
             p=2 * stdtr(max(units - 1, 1), -np.abs(score)),
             reason=[joined(reason(code) if code else None) for code in missing],
         )
 
+    of_mean, of_mean_effect = (standard_errors(each, clusters).error for each in of_means)
     return AssociationEstimates(
-        statistic=estimates(statistic, of_statistic),
-        effect_size=estimates(effect_size, of_effect),
-        mean_statistic=estimates(statistic @ category_weights, of_statistic @ category_weights),
-        mean_effect_size=estimates(_weighted(effect_size, category_weights), _weighted(of_effect, category_weights)),
+        statistic=estimates(statistic, errors.total().error),
+        effect_size=estimates(effect_size, of_effects.total().error),
+        mean_statistic=estimates(statistic @ category_weights, of_mean),
+        mean_effect_size=estimates(_weighted(effect_size, category_weights), of_mean_effect),
     )
 
 
@@ -438,13 +450,13 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
     contrasts = _contrasts(replace(groups, codes=groups.codes[labelled]))
     if not contrasts:
         return
-    columns = perception.cosine[labelled]
+    columns = perception.cosine if labelled.all() else perception.cosine[labelled]
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
-    column_weights = np.column_stack([scales, *perception.dimensions.values()])
-    permuted = _permutation_counts(np.column_stack([columns, columns @ column_weights]), contrasts, settings)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
-    with_dimensions = np.column_stack([columns, columns @ column_weights[:, scales.shape[1] :]])
+    tested = np.column_stack([columns, columns @ np.column_stack([*perception.dimensions.values(), scales])])
+    permuted = _permutation_counts(tested, contrasts, settings)
+    with_dimensions = tested[:, : tested.shape[1] - scales.shape[1]]
     category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
     for contrast, counts in zip(contrasts, permuted):
@@ -471,9 +483,9 @@ def _permutation_counts(
         else:
             sampled.append(contrast)
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
-    for chained, blocks in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
+    for chained, drawn in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
-        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, blocks)
+        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, drawn)
         counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
     return [counts[contrast.group] for contrast in contrasts]
 
@@ -481,10 +493,13 @@ def _permutation_counts(
 def _contrast_columns(
     perception: Perception, estimates: AssociationEstimates, counts: PermutationCounts, *, n: int, clustered: bool
 ) -> Iterator[dict[str, Any]]:
-    """Give the columns of the rows of one contrast: words, then scales, then dimensions."""
+    """Give the columns of the rows of one contrast: words, then scales, then dimensions.
+
+    Columns were tested in the order of words, dimensions, scales.
+    """
     greater, two_sided = counts.p_values(), counts.p_values("two-sided")
     strict = counts.p_values(strict=True)
-    words, scales = len(perception.words), len(perception.scales)
+    words, dimensions = len(perception.words), len(perception.dimensions)
 
     def tested(metric: str, definition: str, estimate: Estimate, p: float | None) -> dict[str, Any]:
         named = {"metric": metric, "definition": definition, "p": None if p is None else float(p)}
@@ -495,7 +510,7 @@ def _contrast_columns(
     # From effect sizes with ddof = 1 to those with ddof = 0.
     factor = float(np.sqrt(n / (n - 1)))
     for i, scale in enumerate(perception.scales):
-        effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + i
+        effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + dimensions + i
         ends = {name: getattr(effect, name) * factor for name in ("value", "ci_low", "ci_high")}
         rows = [
             tested("sc_weat_effect", "paper", effect, greater[place]),
@@ -508,7 +523,7 @@ def _contrast_columns(
             rows.append(tested("sc_weat_effect", "cluster_t", effect, statistic.p))
         yield from (row | {"event": scale} for row in rows)
     for i, dimension in enumerate(perception.dimensions):
-        effect, place = estimates.effect_size[words + i], words + scales + i
+        effect, place = estimates.effect_size[words + i], words + i
         rows = [
             tested("weat_effect", "paper", effect, greater[place]),
             tested("weat_effect", "two_sided", effect, two_sided[place]),

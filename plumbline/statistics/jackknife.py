@@ -78,11 +78,35 @@ def standard_errors(
     every_unit : bool
         Also count units with zero influence, such as a value that equals the mean.
     """
-    sums = _summed(np.asarray(influence, dtype=np.float64), clusters)
-    units = len(sums) if every_unit else int(sums.reshape(len(sums), -1).any(axis=1).sum())
-    if units < 2:
-        return StandardErrors(np.full(sums.shape[1:], np.nan), units)
-    return StandardErrors(np.sqrt((sums**2).sum(axis=0) * units / (units - 1)), units)
+    errors = ErrorSums(clusters)
+    errors.add(np.asarray(influence, dtype=np.float64))
+    return errors.total(every_unit=every_unit)
+
+
+class ErrorSums:
+    """The standard errors of many statistics, of which some are added at a time; see `standard_errors`."""
+
+    def __init__(self, clusters: NDArray[np.int64] | None) -> None:
+        self._clusters = clusters
+        self._squares: list[NDArray[np.float64]] = []
+        self._moved: NDArray[np.bool_] | None = None
+
+    def add(self, influence: NDArray[np.float64]) -> None:
+        """Add statistics by their (n, ...) influence."""
+        sums = _summed(influence, self._clusters)
+        moved = sums.reshape(len(sums), -1).any(axis=1)
+        self._moved = moved if self._moved is None else self._moved | moved
+        self._squares.append((sums**2).sum(axis=0))
+
+    def total(self, *, every_unit: bool = False) -> StandardErrors:
+        """Return the errors of all that were added, side by side: the units are those that move any of them."""
+        if self._moved is None:
+            raise ValueError("no statistic was added")
+        squares = self._squares[0] if len(self._squares) == 1 else np.concatenate(self._squares)
+        units = len(self._moved) if every_unit else int(self._moved.sum())
+        if units < 2:
+            return StandardErrors(np.full(squares.shape, np.nan), units)
+        return StandardErrors(np.sqrt(squares * units / (units - 1)), units)
 
 
 def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:

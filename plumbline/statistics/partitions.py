@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.blocks import blocks as blocks_of_rows
 from plumbline.errors import MetricError
 from plumbline.statistics.seeds import generator
 
@@ -25,6 +26,9 @@ EXACT_LIMIT = 200_000
 
 _BLOCK = 8_000_000
 """Images × subsets that are summed at once: 64 MB."""
+
+_SUMMED = 256
+"""Subsets that are summed together at least, some of many images at a time: the columns are read once for all."""
 
 _DRAWN = 256_000_000
 """Images × subsets that are drawn at once: 32 MB as bits."""
@@ -141,7 +145,7 @@ class SubsetBlock:
 
     def parts(self) -> Iterator[SubsetBlock]:
         """Give the same subsets in parts that are small enough to be summed."""
-        rows = max(1, _BLOCK // self.n)
+        rows = max(_SUMMED, _BLOCK // self.n)
         for start in range(0, len(self.bits), rows):
             yield self.chosen(slice(start, start + rows))
 
@@ -156,8 +160,12 @@ class SubsetBlock:
         """
         from scipy.sparse import csr_array
 
-        inside = _BITS[columns.dtype.name].take(self.bits, axis=0, mode="clip").reshape(len(self.bits), -1)
-        total = inside[:, : self.n] @ columns
+        total = np.zeros((len(self.bits), columns.shape[1]), dtype=columns.dtype)
+        step = max(1, _BLOCK // (8 * max(len(self.bits), 1)))
+        for start in range(0, self.bits.shape[1], step):
+            few, chosen = columns[8 * start : 8 * (start + step)], self.bits[:, start : start + step]
+            inside = _BITS[columns.dtype.name].take(chosen, axis=0, mode="clip").reshape(len(chosen), -1)
+            total += inside[:, : len(few)] @ few
         yield total
         for step in self.added:
             starts, ones = np.arange(0, step.size + 1, step.shape[1]), np.ones(step.size, dtype=columns.dtype)
@@ -365,29 +373,40 @@ def random_partition_test(
         One per group.
     """
     n, shape = len(columns), (len(groups), columns.shape[1])
-    centred = columns - columns.mean(axis=0)
+    mean, deviation = columns.mean(axis=0), columns.std(axis=0)
+    if np.abs(mean).max() > 1:
+        # Means this small leave sums whose rounding stays far below `SLACK`, so that no copy is needed.
+        columns, mean = columns - mean, np.zeros_like(mean)
     # A column that does not vary only ever ties.
     varies = np.ptp(columns, axis=0) > SLACK
-    centred[:, ~varies] = 0.0
-    deviation = np.where(varies, centred.std(axis=0), 1.0)
-    scaled, doubt = (centred / deviation).astype(np.float32), np.float32(_DOUBT * math.sqrt(n))
+    factor = np.divide(1.0, deviation, out=np.zeros(shape[1]), where=varies)
+    scaled, doubt = np.empty(columns.shape, dtype=np.float32), np.float32(_DOUBT * math.sqrt(n))
+    for part in blocks_of_rows(0, n, shape[1]):
+        scaled[part] = (columns[part] - mean) * factor
     of_size = [smaller_size(group) for group in groups]
     swapped = [group.sum() > size for group, size in zip(groups, of_size)]
-    observed = [centred[~group if swap else group].sum(axis=0) for group, swap in zip(groups, swapped)]
+    observed = [
+        columns[~group if swap else group].sum(axis=0) - size * mean
+        for group, swap, size in zip(groups, swapped, of_size)
+    ]
     above, below, total = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), 0
-    for block in (part for drawn in blocks for part in drawn.parts()):
+    place = {size: i for i, size in enumerate(sizes)}
+    for block in (few for drawn in blocks for few in drawn.parts()):
         total += len(block.bits)
-        for place, (size, sums) in enumerate(zip(sizes, block.sums(scaled))):
-            slack = SLACK * size * (n - size) / n
-            for g in [g for g, each in enumerate(of_size) if each == size]:
-                difference = sums - (observed[g] / deviation).astype(np.float32)
-                more, less = difference > doubt, difference < -doubt
-                rows = np.flatnonzero((~(more | less) & varies).any(axis=1))
-                if rows.size:
-                    exact = next(islice(block.chosen(rows).sums(centred), place, None)) - observed[g]
-                    more[rows], less[rows] = exact > slack, exact < -slack
-                above[g] += more.sum(axis=0)
-                below[g] += less.sum(axis=0)
+        sums, counted, unsure = list(block.sums(scaled)), [], np.zeros(len(block.bits), dtype=bool)
+        for size, expected in zip(of_size, observed):
+            difference = sums[place[size]] - (expected * factor).astype(np.float32)
+            more, less = difference > doubt, difference < -doubt
+            unsure |= (~(more | less) & varies).any(axis=1)
+            counted.append((more, less))
+        rows = np.flatnonzero(unsure)
+        exact = list(block.chosen(rows).sums(columns)) if rows.size else []
+        for g, (size, (more, less)) in enumerate(zip(of_size, counted)):
+            if rows.size:
+                slack, difference = SLACK * size * (n - size) / n, exact[place[size]] - size * mean - observed[g]
+                more[rows], less[rows] = (difference > slack) & varies, (difference < -slack) & varies
+            above[g] += more.sum(axis=0)
+            below[g] += less.sum(axis=0)
     return [
         PermutationCounts(*((less, more) if swap else (more, less)), total, False)
         for more, less, swap in zip(above, below, swapped)
