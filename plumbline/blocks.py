@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 4_000_000
-"""Numbers of a block: 32 MB in double precision."""
+_BLOCK = 1_000_000
+"""Numbers of a block: 8 MB in double precision, which the memory allocator gives again without asking the system."""
 
 
 class Rows(Protocol):

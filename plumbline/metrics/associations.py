@@ -272,6 +272,10 @@ def _directions(embeddings: ArrayLike, name: str) -> NDArray[np.float64]:
 # Inference: intervals from the influence of every image.
 
 
+_COLUMNS = 8
+"""Columns of a million images whose influences are in memory at a time; more of fewer images."""
+
+
 class AssociationEstimates(NamedTuple):
     """Estimates of s and es of columns, (m,), and of their means, (c,), see `association_estimates`."""
 
@@ -316,7 +320,7 @@ def association_estimates(
     sizes, errors, of_effects = [], ErrorSums(clusters), ErrorSums(clusters)
     of_means = AssociationInfluences(*np.zeros((2, n, category_weights.shape[1])))
     # Some columns at a time: the influences of all would take several times the memory of the columns.
-    for part in blocks(0, m, n):
+    for part in blocks(0, m, n // _COLUMNS):
         few, weights = columns[:, part], category_weights[part]
         sizes.append(association_sizes(few, in_a))
         of_statistic, of_effect = influences(few, in_a)

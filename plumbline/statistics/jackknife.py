@@ -94,8 +94,8 @@ class ErrorSums:
     def add(self, influence: NDArray[np.float64]) -> None:
         """Add statistics by their (n, ...) influence."""
         sums = _summed(influence, self._clusters)
-        moved = sums.reshape(len(sums), -1).any(axis=1)
-        self._moved = moved if self._moved is None else self._moved | moved
+        moved = np.asarray(sums.reshape(len(sums), -1).any(axis=1))
+        self._moved = moved if self._moved is None else np.logical_or(self._moved, moved)
         self._squares.append((sums**2).sum(axis=0))
 
     def total(self, *, every_unit: bool = False) -> StandardErrors:

@@ -161,9 +161,9 @@ class SubsetBlock:
         from scipy.sparse import csr_array
 
         total = np.zeros((len(self.bits), columns.shape[1]), dtype=columns.dtype)
-        step = max(1, _BLOCK // (8 * max(len(self.bits), 1)))
-        for start in range(0, self.bits.shape[1], step):
-            few, chosen = columns[8 * start : 8 * (start + step)], self.bits[:, start : start + step]
+        size = max(1, _BLOCK // (8 * max(len(self.bits), 1)))
+        for start in range(0, self.bits.shape[1], size):
+            few, chosen = columns[8 * start : 8 * (start + size)], self.bits[:, start : start + size]
             inside = _BITS[columns.dtype.name].take(chosen, axis=0, mode="clip").reshape(len(chosen), -1)
             total += inside[:, : len(few)] @ few
         yield total
