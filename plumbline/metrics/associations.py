@@ -28,7 +28,7 @@ from plumbline.reasons import Reasons, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.jackknife import ErrorSums, standard_errors, t_intervals
+from plumbline.statistics.jackknife import ErrorSums, occurring_codes, standard_errors, t_intervals
 from plumbline.statistics.partitions import (
     SLACK,
     Alternative,
@@ -316,7 +316,9 @@ def association_estimates(
     from scipy.special import stdtr
 
     n, m = columns.shape
-    units = min(int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a))
+    units = min(
+        int(mask.sum()) if clusters is None else len(occurring_codes(clusters[mask]).codes) for mask in (in_a, ~in_a)
+    )
     sizes, errors, of_effects = [], ErrorSums(clusters), ErrorSums(clusters)
     of_means = AssociationInfluences(*np.zeros((2, n, category_weights.shape[1])))
     # Some columns at a time: the influences of all would take several times the memory of the columns.

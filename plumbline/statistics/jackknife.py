@@ -118,10 +118,27 @@ def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None
 def _summed(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
     if clusters is None:
         return influence
-    codes, units = np.unique(clusters, return_inverse=True)
+    codes, units, _ = occurring_codes(clusters)
     sums = np.zeros((len(codes), *influence.shape[1:]))
     np.add.at(sums, units, influence)
     return sums
+
+
+class OccurringCodes(NamedTuple):
+    """Codes that occur, (u,) ascending; the place of each image's code among them, (n,); images of each, (u,)."""
+
+    codes: NDArray[np.int64]
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def occurring_codes(codes: NDArray[np.int64]) -> OccurringCodes:
+    """Return which of (n,) codes occur, as `np.unique` does; without sorting where they are about as many as images."""
+    if not len(codes) or codes.min() < 0 or codes.max() > 4 * len(codes):
+        return OccurringCodes(*np.unique(codes, return_inverse=True, return_counts=True))
+    sizes = np.bincount(codes)
+    occurs = sizes > 0
+    return OccurringCodes(np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes], sizes[occurs])
 
 
 def t_intervals(

@@ -8,6 +8,7 @@ import pytest
 from only_row import one
 from scipy import stats
 
+from plumbline.blocks import blocks
 from plumbline.metrics.associations import association_estimates, association_rows
 from plumbline.world.numeric import planted_embeddings
 
@@ -126,3 +127,21 @@ def test_intervals_hold_the_truth_where_images_come_in_sets(groups, worlds):
     assert (hits >= least).all() and (hits <= most).all(), hits
     # Independent images would be less sure where a set is in both groups, and far too sure where it is in one.
     assert (alone > hits).all() if groups == "within" else (alone < 0.88 * worlds).all(), alone
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_columns_some_at_a_time_give_what_all_at_once_give(monkeypatch, clustered):
+    rng = np.random.default_rng(0)
+    columns, in_a = rng.normal(size=(40, 7)), np.arange(40) < 15
+    columns[:, 4:6] = 0.25
+    weights = np.array([[1, 0], [0, 0.5], [0, 0.5], [0, 0], [0, 0], [0, 0], [0, 0]])
+    clusters = np.arange(40) // 2 if clustered else None
+    whole = association_estimates(columns, in_a, weights, clusters=clusters)
+    # Two columns at a time, once both of them constant.
+    monkeypatch.setattr(
+        "plumbline.metrics.associations.blocks", lambda start, stop, width: blocks(start, stop, 500_000)
+    )
+    for parts, all_at_once in zip(association_estimates(columns, in_a, weights, clusters=clusters), whole):
+        assert parts.reason == all_at_once.reason
+        for name in ("value", "ci_low", "ci_high", "p", "n"):
+            np.testing.assert_allclose(getattr(parts, name), getattr(all_at_once, name), rtol=1e-12)

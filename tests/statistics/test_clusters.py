@@ -18,7 +18,7 @@ from plumbline.statistics.clusters import (
     resample_clusters,
 )
 from plumbline.statistics.intervals import mean_of_proportions
-from plumbline.statistics.jackknife import standard_errors, t_intervals
+from plumbline.statistics.jackknife import occurring_codes, standard_errors, t_intervals
 
 SHAPE = {"n_groups": 2, "n_outcomes": 2}
 
@@ -178,3 +178,11 @@ def test_nothing_to_draw_from_is_refused():
     for tables, resamples in ((np.zeros((0, 2, 2), int), 5), (np.ones((3, 2, 2), int), 0)):
         with pytest.raises(MetricError):
             resample_clusters(tables, resamples=resamples, rng=rng)
+
+
+@pytest.mark.parametrize("codes", [[3, 0, 3, 5], [], [1000, 2, 2], [-1, 4, -1]])
+def test_occurring_codes_are_those_of_sorting(codes):
+    found = occurring_codes(np.array(codes, dtype=np.int64))
+    expected = np.unique(np.array(codes, dtype=np.int64), return_inverse=True, return_counts=True)
+    for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)

@@ -99,12 +99,15 @@ def test_sizes_that_make_no_sense(sizes):
         next(random_subsets(10, sizes, count=5, rng=np.random.default_rng(0)))
 
 
-def test_block_sums_are_the_sums(monkeypatch):
-    monkeypatch.setattr(partitions, "_BLOCK", 70 * 9)
+@pytest.mark.parametrize(("block_size", "summed", "rows"), [(70 * 9, 1, [9, 9, 9, 4]), (31 * 16, 31, [31])])
+def test_block_sums_are_the_sums(monkeypatch, block_size, summed, rows):
+    """Of some subsets with all images, or of all subsets with 16 images at a time."""
+    monkeypatch.setattr(partitions, "_BLOCK", block_size)
+    monkeypatch.setattr(partitions, "_SUMMED", summed)
     columns = np.random.default_rng(0).normal(size=(70, 3))
     (block,) = random_subsets(70, [20, 25, 40], count=31, rng=np.random.default_rng(1))
     parts = list(block.parts())
-    assert [len(part.bits) for part in parts] == [9, 9, 9, 4]
+    assert [len(part.bits) for part in parts] == rows
     for place in range(3):
         fast = np.concatenate([list(part.sums(columns))[place] for part in parts])
         np.testing.assert_allclose(fast, membership(block, place) @ columns, atol=1e-12)

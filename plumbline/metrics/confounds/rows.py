@@ -27,6 +27,7 @@ from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.perception import VALENCES, template_means, valence_words
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
+from plumbline.statistics.jackknife import occurring_codes
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,8 @@ def _curves(faces: VariedFaces, mask: NDArray[np.bool_], levels: int) -> Iterato
 
 
 def _cluster_means(outcome: Floats, clusters: NDArray[np.int64]) -> Floats:
-    _, codes, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
-    return (np.bincount(codes, weights=outcome) / sizes)[codes]
+    _, places, sizes = occurring_codes(clusters)
+    return (np.bincount(places, weights=outcome) / sizes)[places]
 
 
 # Linear fits per confound
@@ -189,11 +190,13 @@ def line_rows(faces: VariedFaces, dimension: str) -> Iterator[Row]:
     level, confidence = faces.records["level"].to_numpy(), faces.settings.confidence
     independent = "independent_words_and_images" if faces.clustered else "independent_words"
     parts = tuple(_PARTS) if dimension in SPLIT_AT_ZERO else ("all",)
+    levels, level_codes = np.unique(level, return_inverse=True)
     for part, valence in product(parts, (None, *VALENCES)):
         chosen = faces.varied(dimension) & _PARTS[part](level)
         words = np.isin(faces.valence, VALENCES if valence is None else valence)
         x, outcome, n = level[chosen], faces.outcome[chosen][:, words], int(chosen.sum())
-        each, code = np.unique(x, return_inverse=True)
+        present, code, _ = occurring_codes(level_codes[chosen])
+        each = levels[present]
         means = level_means(code, outcome, levels=each.tolist()).value
         fits: dict[str, tuple[ConfoundFit, Reason | None]] = {
             "ols": (confound_fit(x, outcome, confidence=confidence), reason(independent, words=outcome.shape[1])),
