@@ -57,6 +57,14 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut():
+    """Let nothing wait for the disk; tests of what is flushed when put their own in this place."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory) -> Path:
     """Return a folder that all workers of this run share."""

@@ -129,6 +129,8 @@ server = functools.cache(Server)
 def _prepare() -> None:
     """Import what commands import; the only threads that this starts are those of allocators, which know of forks."""
     gc.disable()
+    # A power cut is not among what the tests do to a command.
+    os.fsync = lambda descriptor: None
     # Whose values are read at import, and set by the program itself before.
     os.environ |= {"HF_HUB_OFFLINE": "1", "GX_ANALYTICS_ENABLED": "false"}
     sys.path[0] = str(PROJECT)

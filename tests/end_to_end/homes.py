@@ -20,7 +20,7 @@ AUDIT = {
     "title": "A small audit of the planted world",
     "labeller": "small-control-3k",
     "storage": {"shard_rows": 256},
-    "statistics": {"resamples": 2000, "permutations": 2000},
+    "statistics": {"resamples": 1000, "permutations": 1000},
     "datasets": {
         "fairface": {
             "reader": "fairface",

@@ -1,8 +1,5 @@
 """Every mitigation through the graph: fitted, judged on other images, tracked, exported, and found again."""
 
-import subprocess
-import sys
-
 import dagster as dg
 import polars as pl
 import pytest
@@ -42,13 +39,32 @@ HOME = {
     "datasets": {DATASET: VISITORS, "pata": {"reader": "pata", "root": "planted:pata"}},
     "encoders": {MODEL: AUDIT["encoders"][MODEL]},
     "labeller": MODEL,
-    "statistics": {"resamples": 400, "permutations": 400},
+    "statistics": {"resamples": 200, "permutations": 200},
     "mitigations": MITIGATIONS,
     "audit": [
         {"datasets": [DATASET], "suites": ["trident", "trident_composite", "crime", "communion", "agency"]},
         {"datasets": ["pata"], "suites": ["communion"]},
     ],
 }
+
+
+# Runs an example where there is no Plumbline; tests/mitigations/test_export.py has examples run in a new process.
+ALONE = """
+import runpy, sys
+
+OWN = ("plumbline", "assets", "resources", "orchestration")
+
+class Absent:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in OWN:
+            raise ModuleNotFoundError(name)
+
+for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
+    del sys.modules[name]
+sys.meta_path.insert(0, Absent)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -173,18 +189,10 @@ def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
     assert MODEL in readme and DATASET in readme
     root = mitigated.workspace.dataset_root(DATASET)
     image = root / mitigated.workspace.lake.read_table("records", partition=DATASET)["path"][0]
-    # Only here: this machine's torchvision may lack the operators that its import asks for.
-    operators = (PROJECT / "plumbline/checkpoints/loading.py").read_text()
-    call = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
-    prelude = tmp_path / "run.py"
-    prelude.write_text(f"{operators}\ndeclare_missing_operators()\n{call}")
     checkpoint = PROJECT / "plumbline/world/checkpoints" / MODEL
-    done = subprocess.run(
-        [sys.executable, "-P", str(prelude), str(tmp_path / name / "example.py"), str(checkpoint), str(image)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    code, output = mitigated.run("-c", ALONE, str(tmp_path / name / "example.py"), str(checkpoint), str(image))
+    assert code == 0, output
+    assert output.strip()
 
 
 def test_an_export_of_what_was_not_tried_is_refused(mitigated, tmp_path):

@@ -60,13 +60,25 @@ def test_classes_that_are_loaded_by_name_are_reached():
     assert "plumbline.encoders.open_clip" in closure("plumbline.encoders.folders")
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """Return a copy of what metrics can reach of the package, and of language; versions are then computed of it."""
-    for part in ("metrics", "statistics", "catalog", "datasets", "language"):
-        shutil.copytree(PACKAGE / part, tmp_path / PACKAGE.name / part, ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture(scope="module")
+def part(tmp_path_factory):
+    """Return a copy of what metrics can reach of the package, and of language, with what was read of it."""
+    folder = tmp_path_factory.mktemp("part") / PACKAGE.name
+    for each in ("metrics", "statistics", "catalog", "datasets", "language"):
+        shutil.copytree(PACKAGE / each, folder / each, ignore=shutil.ignore_patterns("__pycache__"))
     for path in PACKAGE.glob("*.*"):
-        shutil.copy(path, tmp_path / PACKAGE.name)
+        shutil.copy(path, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code_versions, "PACKAGE", folder)
+        code_versions._sources.cache_clear()
+        code_version(OUTCOMES)
+    return folder
+
+
+@pytest.fixture
+def copied(part, tmp_path, monkeypatch):
+    """Return a copy that may be changed; versions are then computed of it."""
+    shutil.copytree(part, tmp_path / PACKAGE.name)
     monkeypatch.setattr(code_versions, "PACKAGE", tmp_path / PACKAGE.name)
     code_versions._sources.cache_clear()
     yield tmp_path / PACKAGE.name

@@ -92,10 +92,6 @@ def test_page_loads_nothing_and_runs_nothing(page):
     assert ("meta", "content", policy) in seen.attributes
 
 
-def test_the_same_inputs_give_the_same_bytes(table, inputs, page):
-    assert render(table, inputs) == page
-
-
 def test_hostile_text_is_text():
     evil = HOSTILE[0]
     inputs = synthetic_inputs(FEW, ("planted-fairface",), hostile=HOSTILE)

@@ -9,14 +9,13 @@ from plumbline.report import parallel_render, render
 from plumbline.report.chapters import CHAPTERS
 
 
-def test_a_report_drawn_side_by_side_is_the_same(narrow, inputs, monkeypatch):
-    alone = render(narrow, inputs)
+def test_the_same_inputs_give_the_same_bytes_drawn_side_by_side_or_alone(table, inputs, page, monkeypatch):
     started = []
     pool = parallel_render.ProcessPoolExecutor
     monkeypatch.setattr(parallel_render, "LARGE", 0)
     monkeypatch.setattr(parallel_render, "usable_cores", lambda: 2)
     monkeypatch.setattr(parallel_render, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k))
-    assert render(narrow, inputs) == alone
+    assert render(table, inputs) == page
     assert started == [2]
 
 
