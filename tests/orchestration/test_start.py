@@ -5,54 +5,48 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = (
     "dagster", "torch", "polars", "numpy", "scipy", "transformers", "mlflow", "great_expectations",
     "matplotlib", "PIL",
 )  # fmt: skip
+# Prints, for each list of arguments, what was said and the modules that are loaded then; then the seconds of processor.
 START = """
-import json, resource, sys
+import contextlib, io, json, resource, sys
 from orchestration.command_line import main
-sys.argv = ["plumbline", *sys.argv[1:]]
-try:
-    main()
-except SystemExit:
-    pass
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["plumbline", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+        main()
+    print(json.dumps([said.getvalue(), sorted(sys.modules)]))
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([sorted(sys.modules), used.ru_utime + used.ru_stime]), file=sys.stderr)
+print(used.ru_utime + used.ru_stime)
 """
 COMMANDS = ("fetch", "explain", "export", "verify", "plan", "audit", "ui", "report", "export-mitigation", "diff",
             "sample-annotations", "status")  # fmt: skip
 
 
-def start(*arguments: str) -> tuple[str, set[str], float]:
-    """Return what the command prints, the modules that it loaded and the seconds of processor that it took."""
+def start(*commands: list[str]) -> tuple[list[tuple[str, set[str]]], float]:
+    """Return what each command prints and the modules loaded after it, all in one process, and its seconds."""
     done = subprocess.run(
-        [sys.executable, "-c", START, *arguments],
+        [sys.executable, "-c", START, json.dumps(commands)],
         capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    modules, seconds = json.loads(done.stderr.splitlines()[-1])
-    return done.stdout, set(modules), seconds
+    *told, seconds = done.stdout.splitlines()
+    return [(said, set(modules)) for said, modules in map(json.loads, told)], float(seconds)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
-)
-def test_help_loads_nothing_heavy(arguments):
-    said, modules, _ = start(*arguments)
-    assert said.strip()
-    assert not modules.intersection(HEAVY)
-
-
-def test_help_lists_every_command():
-    said, _, _ = start("--help")
-    assert all(name in said for name in COMMANDS)
+def test_help_loads_nothing_heavy():
+    asked = [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+    told, _ = start(*asked)
+    assert len(told) == len(asked)
+    for arguments, (said, modules) in zip(asked, told, strict=True):
+        assert said.strip() and not modules.intersection(HEAVY), arguments
+    assert all(name in told[0][0] for name in COMMANDS)
 
 
 def test_help_is_quick():
     """0.26 s of processor were measured; 1.3 s before heavy imports moved to where they are used."""
-    assert min(start("--help")[2] for _ in range(3)) < 0.8
+    assert min(start(["--help"])[1] for _ in range(3)) < 0.8
 
 
 def test_definitions_load_what_computes_only_when_it_is_used():
