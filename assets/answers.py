@@ -9,6 +9,7 @@ import polars as pl
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.schema import LINEAGE_COLUMNS, SCORE_SCHEMA, polars_schema
 from plumbline.catalog.word_lists import answer_words_digest
+from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
@@ -18,7 +19,13 @@ from plumbline.storage import Committed
 from resources.workspace import Workspace
 
 LANGUAGE_VERSIONS = {
-    name: code_version(family.compute, shells=["assets.answers", "assets.language"])
+    name: code_version(
+        family.compute,
+        Declaration,
+        "plumbline.generators.judge",
+        "plumbline.language.user_files",
+        shells=["assets.answers", "assets.language", "assets.slices", "resources.lvlms", "plumbline.generators.design"],
+    )
     for name, family in LANGUAGE_FAMILIES.items()
 }
 """Family of language metrics -> version of the code that makes its rows."""

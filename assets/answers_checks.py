@@ -13,6 +13,7 @@ from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.language.detection import not_english
+from plumbline.provenance.code_versions import code_version
 from resources.quality import Quality
 from resources.workspace import Workspace
 
@@ -116,6 +117,8 @@ _CHECKS = (
 )  # fmt: skip
 
 ANSWER_CHECKS_TABLE = "answer_checks"
+JUDGING_ANSWERS = code_version(not_english, shells=[__name__, "assets.check_results"])
+"""Version of the limits, and of how answers are judged: a verdict holds for these only."""
 
 
 def furthest(frame: pl.DataFrame, *, highest: bool) -> str:
@@ -150,6 +153,11 @@ def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
             ANSWER_CHECKS_TABLE,
             outcome_row(one.asset, one.name, one.description, frame, outcome, note=note),
             partition=f"{partition}|{one.asset}.{one.name}",
+            details={
+                "declared": JUDGING_ANSWERS,
+                "passed": outcome.passed,
+                "of": workspace.lake.require(one.asset, partition=partition).version,
+            },
         )
         return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN, note=note)
 

@@ -2,15 +2,20 @@
 
 from plumbline.catalog.suites import JUDGED, Suite, load_suite
 from plumbline.datasets.records import Declaration
+from plumbline.digests import digest_json
 from plumbline.encoders.families import Family, answers, require
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS, MitigationSettings
+from plumbline.recording import unrecorded
 from resources.workspace import Workspace
 
 
 def declaration_of(workspace: Workspace, dataset: str) -> Declaration:
     """Return the data file of a dataset's reader."""
-    return workspace.dataset_entry(dataset).open_reader().declaration
+    with unrecorded():  # what it says counts, not where it is from
+        declaration = workspace.dataset_entry(dataset).open_reader().declaration
+    workspace.note("declaration", dataset, value=digest_json(repr(declaration)))
+    return declaration
 
 
 def cell_suites(workspace: Workspace, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:

@@ -10,6 +10,8 @@ import polars as pl
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
+from plumbline.datasets.records import Declaration
+from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
 from plumbline.provenance.diff.pairs import paired_differences
@@ -32,7 +34,9 @@ _MOST_SAID = 5
         table_differences,
         paired_differences,
         regressions,
-        shells=[__name__, "assets.audit_comparison"],
+        Declaration,
+        answers,
+        shells=[__name__, "assets.asked_cells", "assets.audit_comparison", "assets.cells", "assets.metrics"],
         files=[DESCRIPTIONS],
     ),
 )

@@ -17,6 +17,7 @@ from assets.partitions import cell_of
 from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.datasets.filters import row_filter
+from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
@@ -30,14 +31,21 @@ from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
+_READING = ("assets.cells", "plumbline.encoders.families")
 FAMILY_VERSIONS = {
-    name: code_version(family.compute, build_cell, shells=["assets.cells", "assets.metrics"])
+    name: code_version(family.compute, build_cell, Declaration, shells=[*_READING, "assets.metrics"])
     for name, family in FAMILIES.items()
 }
 """Metric family -> version of the code that makes its rows of a stored cell."""
 JUDGING_VERSION = code_version(
-    build_cell, judge_mitigations, shells=[__name__, "assets.mitigated", "assets.adjustments", "assets.mitigation_fits"]
-)
+    build_cell,
+    judge_mitigations,
+    Declaration,
+    shells=[
+        *_READING, "assets.asked_cells", "assets.metrics", "assets.mitigated", "assets.adjustments",
+        "assets.mitigation_fits", "assets.text_mitigations",
+    ],
+)  # fmt: skip
 """Version of the code that judges a mitigation by its features or logits."""
 _OF_THE_MODEL = (
     "checkpoint", "weights_sha256", "family", "logit_scale", "engine", "images", "records_sha256",

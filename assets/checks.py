@@ -5,6 +5,7 @@ from collections.abc import Callable
 import dagster as dg
 import polars as pl
 
+from assets.asked_cells import declaration_of
 from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
 from plumbline.datasets.extended import label_shares, label_vocabulary
@@ -33,7 +34,7 @@ def declared(workspace: Workspace, dataset: str) -> str:
 def _balance_facts(name: str, *, composite: bool) -> Facts:
     def facts(workspace: Workspace, dataset: str) -> pl.DataFrame:
         frame, entry = workspace.lake.read_table(name, partition=dataset), workspace.dataset_entry(dataset)
-        return label_shares(frame, entry.open_reader().declaration, entry.balance, composite=composite)
+        return label_shares(frame, declaration_of(workspace, dataset), entry.balance, composite=composite)
 
     return facts
 
@@ -51,7 +52,7 @@ def _records(workspace: Workspace, dataset: str) -> pl.DataFrame:
 
 
 def _vocabulary(gx, workspace: Workspace, dataset: str) -> list:
-    declaration = workspace.dataset_entry(dataset).open_reader().declaration
+    declaration = declaration_of(workspace, dataset)
     base = declaration.base_attribute
     expected = [
         gx.ExpectColumnValuesToBeInSet(column=column, value_set=values)

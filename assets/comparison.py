@@ -18,7 +18,10 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version=code_version(compare_with_published, shells=[__name__]),
+    code_version=code_version(
+        compare_with_published,
+        shells=[__name__, "assets.audit_tables", "assets.model_addresses", "plumbline.world.folders"],
+    ),
 )
 def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Published numbers beside the values that this audit measures.

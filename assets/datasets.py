@@ -5,6 +5,7 @@ from functools import partial
 import dagster as dg
 import numpy as np
 
+from assets.asked_cells import declaration_of
 from assets.gates import require_passed
 from assets.images import embed_listed, listed_images
 from assets.partitions import DATASETS
@@ -95,7 +96,9 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             dg.AssetDep("encoder_checkpoint", partition_mapping=of_labeller),
         ],
         pool="gpu",
-        code_version=code_version(extend_records, label_error_table, shells=[__name__]),
+        code_version=code_version(
+            extend_records, label_error_table, shells=[__name__, "assets.images", "assets.sources"]
+        ),
         **{**_SPEC, "kinds": {"polars", "pytorch"}},
     )
     def extended_records(
@@ -125,7 +128,7 @@ def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, label
     images = embed_listed(workspace, encoder, dataset, listed_images(workspace, dataset))
     texts = embed_texts(encoder, suite.texts, workspace.shards, batch_rows=TEXT_BATCH_ROWS)
     work = images.counters() | {"forward_passes": images.work.forward_passes + texts.work.forward_passes}
-    declared = workspace.dataset_entry(dataset).open_reader().declaration
+    declared = declaration_of(workspace, dataset)
     extended = extend_records(
         records,
         _probabilities(images.array, texts.array, encoder.logit_scale),

@@ -48,6 +48,7 @@ def deliver(
     cells : mapping of str to TrackedCell
         By condition; `first` is that of the model as it is.
     """
+    note("tracking_store", value=workspace.tracking_store)
     try:
         runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
         run, written = runs[first]

@@ -8,6 +8,8 @@ from assets.cells import StoredCell
 from assets.metrics import metric_settings
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
+from plumbline.datasets.records import Declaration
+from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
 from plumbline.metrics.paired.factors import FactorPair, factor_pairs
 from plumbline.metrics.paired.factors import factor_effects as effects_of
@@ -21,7 +23,15 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"numpy", "polars"},
-    code_version=code_version(build_cell, factor_pairs, effects_of, predictions_of, shells=[__name__, "assets.cells"]),
+    code_version=code_version(
+        build_cell,
+        factor_pairs,
+        effects_of,
+        predictions_of,
+        Declaration,
+        answers,
+        shells=[__name__, "assets.asked_cells", "assets.cells", "assets.metrics"],
+    ),
 )
 def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Effects of model size, amount of training data and data source on bias, all else equal.

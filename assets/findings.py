@@ -16,6 +16,8 @@ from assets.recorded import asset
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.up_to_date import Present
+from plumbline.datasets.ingestion import folder_digest
+from plumbline.datasets.registry import reader_for
 from plumbline.digests import digest_json
 from plumbline.language.annotated_agreement import pooled_agreement
 from plumbline.metrics.registry import metric_table as join_cells
@@ -32,7 +34,17 @@ from resources.quality import Quality
 from resources.workspace import Workspace
 
 _JOINING = code_version(
-    join_cells, pooled_agreement, shells=[__name__, "assets.agreement", "assets.geometry", "assets.up_to_date"]
+    join_cells,
+    pooled_agreement,
+    shells=[
+        __name__,
+        "assets.agreement",
+        "assets.cells",
+        "assets.geometry",
+        "assets.language",
+        "assets.metrics",
+        "assets.up_to_date",
+    ],
 )
 _SPEC = {"group_name": "findings", "owners": OWNERS}
 
@@ -116,9 +128,15 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         render,
         thumbnail,
         planted_rates,
+        reader_for,
+        folder_digest,
+        "plumbline.mitigations.logit_adjustment.adjustment",
         shells=[
-            __name__, "assets.report_inputs", "assets.explanation", "assets.lineage", "assets.audit_changes",
-            "assets.audit_diff", "assets.audit_comparison", "assets.geometry",
+            __name__, "assets.answers", "assets.answers_checks", "assets.asked_cells", "assets.audit_changes",
+            "assets.audit_comparison", "assets.audit_diff", "assets.audit_tables", "assets.cells", "assets.checks",
+            "assets.explanation", "assets.geometry", "assets.language", "assets.lineage", "assets.metrics",
+            "assets.model_addresses", "assets.report_inputs", "assets.slices", "plumbline.generators.design",
+            "plumbline.world.folders",
         ],
         files=[DESCRIPTIONS],
     ),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE, JUDGING_ANSWERS
 from assets.checks import BLOCKING_CHECKS, declared
 from plumbline.recording import unrecorded
 from plumbline.storage import Committed
@@ -29,19 +30,22 @@ def require_passed(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -
     dagster.Failure
         With the checks that failed or never ran. Not retried.
     """
-    refused = failed_checks(workspace, dataset, of=of)
-    if refused:
-        raise dg.Failure(
-            description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
-            "`plumbline status` repeats what they found, as do the checks of its assets in Dagster; mend the dataset, "
-            "or state other ranges in the audit file, and audit again.",
-            allow_retries=False,
-        )
+    if refused := checks_not_passed(workspace, dataset, of=of):
+        raise dg.Failure(description=why_refused(dataset, refused), allow_retries=False)
+
+
+def why_refused(dataset: str, checks: "Sequence[CheckNotPassed]") -> str:
+    """Return what is said where something of a dataset is refused."""
+    return (
+        f"{dataset}: refused, since these checks have not passed: {', '.join(each.description for each in checks)}. "
+        "`plumbline status` repeats what they found, as do the checks of its assets in Dagster; mend the dataset, "
+        "or state other ranges in the audit file, and audit again."
+    )
 
 
 @dataclass(frozen=True)
 class CheckNotPassed:
-    """A blocking check of a dataset that has not passed.
+    """A check that has not passed, or whose verdict is not about what there is now.
 
     Attributes
     ----------
@@ -60,6 +64,11 @@ class CheckNotPassed:
         return self.why == _FAILED
 
     @property
+    def asset(self) -> str:
+        """Return the asset that is checked."""
+        return self.name.partition(".")[0]
+
+    @property
     def description(self) -> str:
         """Return name and reason."""
         return f"{self.name} ({self.why})"
@@ -73,12 +82,27 @@ def checks_not_passed(workspace: Workspace, dataset: str, *, of: tuple[str, ...]
     with unrecorded():  # a verdict decides whether something is computed, not what
         assets = {asset: workspace.lake.committed(asset, partition=dataset) for asset in of}
         named = [(key.asset_key.to_user_string(), key.name) for key in BLOCKING_CHECKS]
+        demands = declared(workspace, dataset)
         reasons = {
-            f"{asset}.{name}": _why_not(workspace, dataset, f"{asset}.{name}", assets[asset])
+            f"{asset}.{name}": _why_not(
+                _verdict(workspace, "checks", f"{dataset}|{asset}.{name}"), assets[asset], demands
+            )
             for asset, name in named
             if asset in of
         }
     return [CheckNotPassed(name, why) for name, why in reasons.items() if why]
+
+
+def answers_not_checked(workspace: Workspace, partition: str) -> list[CheckNotPassed]:
+    """Return the checks of answers whose verdicts are not about what there is now; what they found blocks nothing."""
+    found = []
+    with unrecorded():
+        for check in ANSWER_CHECK_NAMES:
+            verdict = _verdict(workspace, ANSWER_CHECKS_TABLE, f"{partition}|{check}")
+            committed = workspace.lake.committed(check.partition(".")[0], partition=partition)
+            why = _why_not(verdict, committed, JUDGING_ANSWERS)
+            found += [CheckNotPassed(check, why)] if why and why != _FAILED else []
+    return found
 
 
 def failed_checks(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -> list[str]:
@@ -109,14 +133,15 @@ def check_words(workspace: Workspace, dataset: str, check: CheckNotPassed) -> st
     return "" if committed is None else str(workspace.lake.read_table("checks", manifest=committed)["observed"].item())
 
 
-def _why_not(workspace: Workspace, dataset: str, check: str, checked: Committed | None) -> str | None:
-    verdict = workspace.lake.committed("checks", partition=f"{dataset}|{check}")
+def _verdict(workspace: Workspace, table: str, partition: str) -> Committed | None:
+    return workspace.lake.committed(table, partition=partition)
+
+
+def _why_not(verdict: Committed | None, checked: Committed | None, demands: str) -> str | None:
     if verdict is None or checked is None:
         return _NOT_RUN
     if verdict.details.get("of") != checked.version:
         return "not run on the newest materialisation"
-    if not verdict.details["passed"]:
-        return _FAILED
-    if verdict.details.get("declared") != declared(workspace, dataset):
+    if verdict.details.get("declared") != demands:
         return "not run with the ranges that the audit file declares now"
-    return None
+    return None if verdict.details["passed"] else _FAILED

@@ -26,8 +26,8 @@ def draw_pictures(
     # Looking for what an empty frame has to show costs as much as drawing it.
     with unrecorded():  # no result is computed from how it is drawn
         drawn = thumbnails(frame, dataset=dataset, model=model, names=names) if frame.height else {}
-        table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
-        workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
+    table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
+    workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
         f"picture_{name}": dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
         for name, png in drawn.items()

@@ -14,6 +14,7 @@ from plumbline.errors import ConfigError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
+from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from plumbline.world.folders import PLANTED
 from resources.lvlms import backend_identity
@@ -191,9 +192,10 @@ def require_within_limit(workspace: Workspace, model: str, slice_id: str) -> Non
     ConfigError
         As `Plan.require`.
     """
-    limit = workspace.audit.generation.limit
-    if any(most is not None for _, most in limit):
-        Plan(_planned(workspace, model, only=slice_id)).require(limit)
+    with unrecorded():  # it decides whether something is asked, not what
+        limit = workspace.audit.generation.limit
+        if any(most is not None for _, most in limit):
+            Plan(_planned(workspace, model, only=slice_id)).require(limit)
 
 
 def _planned(

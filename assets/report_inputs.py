@@ -6,7 +6,7 @@ import polars as pl
 
 from assets.answers import StoredAnswers
 from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
-from assets.asked_cells import cell_suites
+from assets.asked_cells import cell_suites, declaration_of
 from assets.audit_changes import changes_since
 from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS
@@ -16,6 +16,7 @@ from plumbline.catalog.suites import Suite, load_suite
 from plumbline.datasets.extended import label_shares
 from plumbline.encoders.families import FAMILIES
 from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.recording import note
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA, LvlmSummary
 from plumbline.storage import Committed
@@ -31,6 +32,7 @@ _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = workspace.audit
+    note("plumbline", value=__version__)
     datasets = [
         d for d in audit.datasets if d in audit.used_datasets and workspace.lake.committed("records", partition=d)
     ]
@@ -101,7 +103,7 @@ def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
 def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     committed = lake.require("records", partition=dataset)
-    shares_of = partial(label_shares, declaration=entry.open_reader().declaration, balance=entry.balance)
+    shares_of = partial(label_shares, declaration=declaration_of(workspace, dataset), balance=entry.balance)
     shares = [shares_of(lake.read_table("records", manifest=committed), composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
     extended = lake.committed("extended_records", partition=dataset)

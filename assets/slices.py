@@ -50,12 +50,16 @@ def dataset_slices(workspace: Workspace, dataset: str) -> dict[str, pl.DataFrame
         If the dataset does not say who is pictured.
     """
     committed = workspace.lake.require("records", partition=dataset)
-    return _cut(workspace, dataset, committed.sha256, workspace.audit.generation.slice_images)
+    declared = repr(declaration_of(workspace, dataset))
+    return _cut(workspace, dataset, committed.sha256, declared, workspace.audit.generation.slice_images)
 
 
 # Every step about a slice asks; reading and cutting the same records again would take longer than small steps.
 @lru_cache(maxsize=8)
-def _cut(workspace: Workspace, dataset: str, records_sha256: str, most_images: int) -> dict[str, pl.DataFrame]:
+def _cut(
+    workspace: Workspace, dataset: str, records_sha256: str, declared: str, most_images: int
+) -> dict[str, pl.DataFrame]:
+    """Cut the records of a dataset; of what was read before, who asks has noted all that is among the arguments."""
     records = workspace.lake.read_table("records", partition=dataset)
     described = pictured(records, declaration_of(workspace, dataset))
     return slices(described, dataset, most_images=most_images)

@@ -17,7 +17,7 @@ from resources.workspace import Workspace
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version=code_version(transfer_of, shells=[__name__]),
+    code_version=code_version(transfer_of, shells=[__name__, "assets.text_mitigations"]),
 )
 def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Effects of each mitigation on every axis of bias, on held-out images.

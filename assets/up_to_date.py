@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from assets.answers import StoredAnswers
+from assets.asked_cells import declaration_of
 from assets.cells import CELL_TABLES, StoredCell
 from assets.checks import must_pass
 from assets.gates import NOT_AUDITED, checks_not_passed, refusal
@@ -22,7 +23,7 @@ from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.suites import all_texts, load_suite
 from plumbline.catalog.word_lists import answer_words_digest
 from plumbline.config.recorded import setting
-from plumbline.digests import canonical_json, digest_file
+from plumbline.digests import canonical_json, digest_file, digest_json
 from plumbline.errors import PlumblineError, StorageError
 from plumbline.mitigations.settings import METHODS, words_digest
 from plumbline.provenance.code_versions import parts_of
@@ -30,6 +31,7 @@ from plumbline.recording import short, unrecorded
 from plumbline.report import AbsentCell
 from plumbline.storage.builds import Build, damaged_output, read_build, read_code
 from plumbline.storage.lake import recorded_audits
+from plumbline.version import __version__
 from resources.encoders import encoder_runtime
 from resources.lvlms import backend_identity, scorer_version
 from resources.workspace import Workspace
@@ -287,6 +289,7 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "setting": lambda now, *path: setting(now.workspace.audit, list(path)),
     "stored": Present._stored,
     "dataset_folder": lambda now, name: dataset_versions(now.workspace, [name]).get(name),
+    "declaration": lambda now, name: digest_json(repr(declaration_of(now.workspace, name))),
     "encoder_checkpoint": lambda now, name: now.workspace.checkpoint(name).version,
     "lvlm_checkpoint": lambda now, name: now.workspace.lvlm_version(name),
     "encoder_runtime": lambda now, name: encoder_runtime(now.workspace, name),
@@ -304,12 +307,15 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "audits": lambda now: list(recorded_audits(now.workspace.lake)),
     "standing": lambda now: now.standing.as_json(),
     "report": lambda now: now.workspace.report.is_file(),
+    "plumbline": lambda now: __version__,
     "delivered": lambda now: True,
+    "tracking_store": lambda now: now.workspace.tracking_store,
 }
 """Kind of read -> what looks the same up again."""
 _WORDS = {
     "stored": "{0} of {1}",
     "dataset_folder": "the files of dataset {0}",
+    "declaration": "what is declared of the dataset {0}",
     "encoder_checkpoint": "the checkpoint of {0}",
     "lvlm_checkpoint": "the checkpoint or endpoint of {0}",
     "encoder_runtime": "the libraries or the device that run {0}",
@@ -327,6 +333,8 @@ _WORDS = {
     "audits": "the audits before this one",
     "standing": "which cells and models have numbers",
     "report": "the report",
+    "tracking_store": "the address of the MLflow store",
+    "plumbline": "the version of Plumbline",
     "delivered": "MLflow has not taken the runs",
 }
 _SOURCES = ("dataset_folder", "encoder_checkpoint", "encoder_runtime", "lvlm_checkpoint", "lvlm_identity", "scorer")

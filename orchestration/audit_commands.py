@@ -58,7 +58,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
             if dry_run:
                 say_plan(stale, number=plan.number())
                 return
-            if not stale:
+            if not (stale or plan.anew):
                 console.print(f"Nothing changed since the last audit: all {plan.number():,} results are up to date.")
             else:
                 with opened(workspace) as instance:

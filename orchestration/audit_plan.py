@@ -1,6 +1,6 @@
 """What an audit has to do: the results of every stage that are out of date, each with the reason."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,13 +9,15 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from assets.asked_cells import cell_suites, require_mitigations
 from assets.checks import must_pass
-from assets.gates import checks_not_passed
+from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
 from assets.slices import asked_slices
 from assets.up_to_date import NEVER, Present
+from orchestration.unchanged import concerns
 from plumbline.catalog.suites import load_suite
 from plumbline.config.parts import suggestion
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.storage.builds import read_untold, write_untold
 from resources.lvlms import require_askable
 from resources.workspace import Workspace
 
@@ -35,6 +37,14 @@ class Stage(NamedTuple):
     partitions: list[str | None]
 
 
+class NextRun(NamedTuple):
+    """A run of Dagster: the assets that it computes, or those of which it looks at what is stored alone."""
+
+    job: str
+    computed: list[str] | None
+    judged: list[str]
+
+
 class AuditPlan:
     """The stages of an audit, and what of them is out of date.
 
@@ -48,7 +58,8 @@ class AuditPlan:
     Attributes
     ----------
     anew : set of (str, str)
-        Asset or source, and partition, of what this audit has computed or found anew so far.
+        Asset or source, and partition, of what was computed or found anew, and of which Dagster has not been told what
+        stayed as it was: by this audit, and by audits before that were killed or in which something failed.
 
     Raises
     ------
@@ -61,7 +72,7 @@ class AuditPlan:
         self._present = Present(workspace, forced=forced)
         self._assets: dict[str, list[str]] = {}
         self._done: set[tuple[str, str]] = set()
-        self.anew: set[tuple[str, str]] = set()
+        self.anew = read_untold(workspace.lake)
         known = {key.to_user_string() for key in self.graph.materializable_asset_keys}
         for name in forced:
             if name not in known:
@@ -118,25 +129,80 @@ class AuditPlan:
         return {a: why for a, why in changes.items() if why and (a, partition or "") not in self._done}
 
     def _unchecked(self, job: str, partition: str | None) -> dict[str, list[str]]:
-        """Return assets whose checks have not passed -> which; all of a cell whose dataset was refused."""
-        if partition is None:
-            return {}
-        if job == "datasets":
-            checks = checks_not_passed(self._workspace, partition, of=must_pass(self._workspace, partition))
-            return {check.name.partition(".")[0]: [f"check {check.description}"] for check in reversed(checks)}
-        if job == "cells":
-            dataset = partition.partition("|")[0]
-            checks = checks_not_passed(self._workspace, dataset, of=must_pass(self._workspace, dataset))
-            if any(check.failed for check in checks):
-                return {asset: ["its dataset is refused"] for asset in self.assets(job)}
-        return {}
+        """Return assets whose checks have not passed, or were held to other limits -> which; all of a refused cell."""
+        if job == "cells" and self._refused(partition):
+            return {asset: ["its dataset is refused"] for asset in self.assets(job)}
+        unchecked: dict[str, list[str]] = {}
+        for check in self._to_be_checked(job, partition):
+            unchecked.setdefault(check.asset, []).append(f"check {check.description}")
+        return unchecked
 
-    def did(self, assets: Collection[str], partition: str | None) -> None:
-        """Take note that a run computed these: in this audit they are not computed again."""
-        did = {(asset, partition or "") for asset in assets}
-        self._done |= did
-        self.anew |= did
+    def _to_be_checked(self, job: str, partition: str | None) -> list[CheckNotPassed]:
+        if job == "answers":
+            return answers_not_checked(self._workspace, str(partition))
+        if job != "datasets":
+            return []
+        dataset = str(partition)
+        blocking = must_pass(self._workspace, dataset)
+        checked = tuple(asset for asset in ("records", "extended_records") if asset in self.assets(job))
+        checks = checks_not_passed(self._workspace, dataset, of=checked)
+        # A verdict that blocks nothing is renewed, whatever it is; what it found is a warning.
+        return [check for check in checks if check.asset in blocking or not check.failed]
+
+    def _refused(self, partition: str | None) -> list[CheckNotPassed]:
+        """Return the checks that a dataset, or that of a cell, is refused for, as it is now."""
+        dataset = str(partition).partition("|")[0]
+        checks = checks_not_passed(self._workspace, dataset, of=must_pass(self._workspace, dataset))
+        return checks if any(check.failed for check in checks) else []
+
+    def refusal(self, job: str, partition: str | None, stale: Mapping[str, list[str]]) -> str | None:
+        """Return why nothing of a partition is computed: what was looked at and found wanting is the same now.
+
+        Parameters
+        ----------
+        stale : mapping of str to list of str
+            As `out_of_date` gives it.
+        """
+        if job not in ("datasets", "cells") or not (checks := self._refused(partition)):
+            return None
+        if job == "cells":
+            return why_refused(str(partition).partition("|")[0], checks)
+        failed = [check for check in checks if check.failed]
+        first = next(iter(stale))
+        if self._present.changes(first, str(partition)) or first not in {check.asset for check in failed}:
+            return None
+        words = [
+            f"check {check.name.partition('.')[2]} failed: {check_words(self._workspace, str(partition), check)}"
+            for check in failed
+        ]
+        return "\n        ".join(words)
+
+    def next_run(self, job: str, partition: str | None, stale: dict[str, list[str]]) -> NextRun:
+        """Return the next run of a partition; where only a verdict is not of now, what is stored is judged again."""
+        first = next(iter(stale))
+        if first in {check.asset for check in self._to_be_checked(job, partition)} and not self._present.changes(
+            first, partition or ""
+        ):
+            return NextRun(f"check_{first}", None, [first])
+        return NextRun(job, self.selection(job, stale), [])
+
+    def did(self, run: NextRun, partition: str | None) -> None:
+        """Take note that a run ended well: in this audit what it did is not done again."""
+        self._done |= {(asset, partition or "") for asset in (*(run.computed or ()), *run.judged)}
+        self.found_anew((asset, partition or "") for asset in run.computed or ())
         self.look_again()
+
+    def found_anew(self, results: Iterable[tuple[str, str]]) -> None:
+        """Take note of assets or sources, each with its partition, that were made or found anew."""
+        if found := set(results) - self.anew:
+            self.anew |= found
+            write_untold(self._workspace.lake, self.anew)
+
+    def told(self, *, but: Collection[tuple[str, str | None]]) -> None:
+        """Take note that Dagster was told of all that stayed as it was, but for (job, partition) that failed."""
+        left = [(asset, partition or "") for job, partition in but for asset in self.assets(job)]
+        self.anew = {each for each in self.anew if any(concerns(self.graph, *one, each) for one in left)}
+        write_untold(self._workspace.lake, self.anew)
 
     def selection(self, job: str, stale: dict[str, list[str]]) -> list[str]:
         """Return the assets of the next run of a partition: what is out of date, and what is computed from it.

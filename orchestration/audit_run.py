@@ -125,6 +125,7 @@ class AuditRun:
         self._plan = plan
         self._console = console
         self._warnings: list[str] = []
+        self._left: list[tuple[str, str | None]] = []
         self.outcome = Outcome()
 
     def execute(self) -> Outcome:
@@ -139,9 +140,8 @@ class AuditRun:
         if closed := close_orphans(self._instance):
             self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
         register_partitions(self._instance, workspace)
-        for source in report_sources(self._instance, workspace, ask=False):
-            name, _, partition = source.partition(" ")
-            self._plan.anew.add((name, partition))
+        sources = (source.partition(" ") for source in report_sources(self._instance, workspace, ask=False))
+        self._plan.found_anew((name, partition) for name, _, partition in sources)
         stages = self._plan.stages()
         for stage in stages:
             if stage.job == "encoders" and audit.asked_models:
@@ -149,6 +149,7 @@ class AuditRun:
             if stage.job == "language":
                 stage = stage._replace(partitions=self._answered(stage.partitions))
             self._stage(stage)
+        self._plan.told(but=self._left)
         self._say_first_failure()
         return self.outcome
 
@@ -246,6 +247,7 @@ class AuditRun:
                 highlight=False,
             )
             if reason is not None:
+                self._left.append((job, key))
                 self._failed(_step(job, key), reason)
             for warning in self._warnings:
                 self._console.print(f"        {warning}", style="yellow", markup=False, highlight=False)
@@ -258,16 +260,18 @@ class AuditRun:
         """
         self._warnings = []
         while stale := self._plan.out_of_date(job, key):
-            assets = self._plan.selection(job, stale)
+            if (refused := self._plan.refusal(job, key, stale)) is not None:
+                return refused
+            one = self._plan.next_run(job, key, stale)
             partition = cell_key(*key.split("|")) if job == "cells" else _answers_key(key) if job == "answers" else key
-            run = run_job(self._definitions, self._instance, job, partition, assets=assets)
+            run = run_job(self._definitions, self._instance, one.job, partition, assets=one.computed)
             self._account(run, key)
             if run.failure is not None:
                 self._plan.look_again()
                 return run.failure
             if job in _WARNED:
                 self._warnings += run.warnings
-            self._plan.did(assets, key)
+            self._plan.did(one, key)
         self._report_unchanged(job, key)
         return None
 

@@ -94,6 +94,12 @@ def execute(
         "raise_on_error": False,
     }
     resolved = definitions.resolve_job_def(job)
+    if partition is not None and not resolved.asset_layer.selected_asset_keys:
+        # Of a job of checks alone Dagster does not know that it has partitions: they are those of what is checked.
+        [checked] = {key.asset_key for key in resolved.asset_layer.asset_graph.asset_check_keys}
+        partitions = definitions.resolve_asset_graph().get(checked).partitions_def
+        assert partitions is not None
+        tags, partition = {**tags, **partitions.get_tags_for_partition_key(partition)}, None
     if os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS:
         return resolved.execute_in_process(partition_key=partition, tags=tags, **common)
     if partition is not None:

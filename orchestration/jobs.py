@@ -41,8 +41,17 @@ _CHOSEN = {
     ),
 }
 
+_CHECKED = ("records", "extended_records", "generations", "toxicity_scores")
+
 JOBS = {
     name: dg.define_asset_job(name, selection, description=description)
     for name, (selection, description) in _CHOSEN.items()
+} | {
+    f"check_{name}": dg.define_asset_job(
+        f"check_{name}",
+        dg.AssetSelection.checks_for_assets(name),
+        description=f"Judge `{name}` of one partition as it is stored, by the limits of now; nothing is computed.",
+    )
+    for name in _CHECKED
 }
 """By name."""

@@ -6,7 +6,7 @@ responses of the cell changed. Such a result is reported as materialised, with t
 both agree.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
@@ -38,7 +38,7 @@ def report_unchanged(
     Parameters
     ----------
     anew : collection of (str, str)
-        Asset or source, and partition, of everything that this audit made or found anew.
+        Asset or source, and partition, of everything that was made or found anew since Dagster was last told.
 
     Returns
     -------
@@ -50,13 +50,16 @@ def report_unchanged(
         build, key = read_build(lake, asset, partition or ""), dg.AssetKey(asset)
         if build is None or (asset, partition or "") in anew:
             continue
-        if not any(_concerns(graph, key, partition or "", other) for other in anew):
+        if not any(concerns(graph, asset, partition or "", other) for other in anew):
+            continue
+        inputs = _inputs(instance, graph, key, partition)
+        if inputs.items() <= _told(instance, key, partition).items():
             continue
         tags = {
             DATA_VERSION_TAG: build.data_version,
             DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
             CODE_VERSION_TAG: build.code,
-            **_inputs(instance, graph, key, partition),
+            **inputs,
         }
         since = {"unchanged since": dg.MetadataValue.dagster_run(build.run)}
         instance.report_runless_asset_event(
@@ -66,9 +69,16 @@ def report_unchanged(
     return reported
 
 
-def _concerns(graph: AssetGraph, key: dg.AssetKey, partition: str, other: tuple[str, str]) -> bool:
+def _told(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> Mapping[str, str]:
+    """Return the tags of what Dagster was last told of a result."""
+    record = instance.get_latest_data_version_record(key, False, partition)
+    told = None if record is None else record.event_log_entry.asset_materialization
+    return {} if told is None else told.tags or {}
+
+
+def concerns(graph: AssetGraph, asset: str, partition: str, other: tuple[str, str]) -> bool:
     """Return whether a result is computed, directly or not, from a partition of something else."""
-    source = dg.AssetKey(other[0])
+    key, source = dg.AssetKey(asset), dg.AssetKey(other[0])
     if source not in graph.get_ancestor_asset_keys(key):
         return False
     mine = _parts(graph, key, partition)

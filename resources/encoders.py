@@ -11,6 +11,7 @@ from plumbline.encoders.encoder import Encoder
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError
+from plumbline.images.decoding import DECODING_VERSION
 from plumbline.recording import unrecorded
 from resources.workspace import Workspace
 
@@ -76,4 +77,4 @@ def encoder_runtime(workspace: Workspace, encoder: str) -> list[Any]:
         audit, family = workspace.audit, FAMILIES[workspace.checkpoint(encoder).family]
         placement = Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
     libraries = [version(name) for name in _LIBRARIES]
-    return [family.version, placement.dtype, placement.device_kind, placement.compiled, *libraries]
+    return [family.version, DECODING_VERSION, placement.dtype, placement.device_kind, placement.compiled, *libraries]

@@ -178,6 +178,12 @@ class Workspace:
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.home / 'mlflow.db'}"
 
     @property
+    def tracking_store(self) -> str | None:
+        """Return the digest of the address in `MLFLOW_TRACKING_URI`, which may hold a password; None without one."""
+        named = os.environ.get("MLFLOW_TRACKING_URI")
+        return digest_json(named) if named else None
+
+    @property
     def tracking_page(self) -> str:
         """Return where a browser finds the store: the server itself, or what `plumbline ui` serves by default."""
         return self.tracking_uri if self.tracking_uri.startswith("http") else "http://127.0.0.1:5000"

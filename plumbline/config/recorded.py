@@ -53,8 +53,11 @@ def _key(key: Any) -> Any:
 
 
 def _jsonable(value: Any) -> Any:
+    """Return a value as JSON that keeps the order of entries, which tables and charts may follow; sets have none."""
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, Mapping):
-        return sorted(([_jsonable(key), _jsonable(each)] for key, each in value.items()), key=repr)
+        return [[_jsonable(key), _jsonable(each)] for key, each in value.items()]
     if isinstance(value, Set):
         return sorted((_jsonable(each) for each in value), key=repr)
     if isinstance(value, list | tuple):

@@ -71,7 +71,7 @@ class Source:
     files: list[str]
 
 
-def code_version(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> str:
+def code_version(*functions: Callable[..., Any] | str, shells: Sequence[str] = (), files: Sequence[str] = ()) -> str:
     """Return the version of the results of some functions: 16 hexadecimal digits; see `code_parts`."""
     parts = code_parts(*functions, shells=shells, files=files)
     version = digest_json(parts)[:16]
@@ -87,18 +87,21 @@ def parts_of(version: str) -> dict[str, str] | None:
     return _PARTS.get(version)
 
 
-def code_parts(*functions: Callable[..., Any], shells: Sequence[str] = (), files: Sequence[str] = ()) -> dict[str, str]:
+def code_parts(
+    *functions: Callable[..., Any] | str, shells: Sequence[str] = (), files: Sequence[str] = ()
+) -> dict[str, str]:
     """Return what a version is made of: module, data file, library or `python` -> digest or version.
 
     Parameters
     ----------
-    functions : callables of this package
+    functions : callables of this package, or modules by name
     shells : sequence of str
-        Modules outside the package that call them, such as `assets.cells`: each counts alone, without its imports.
+        Modules outside the package that call them, such as `assets.cells`, or a module of which little is called:
+        each counts alone, without its imports.
     files : sequence of str
         Further data files, relative to the package.
     """
-    modules = closure(*(function.__module__ for function in functions))
+    modules = closure(*(each if isinstance(each, str) else each.__module__ for each in functions))
     parts = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in shells:
         path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")

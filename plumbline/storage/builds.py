@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
 from plumbline.digests import canonical_json
 from plumbline.storage.files import commit_bytes
-from plumbline.storage.lake import Lake
+
+if TYPE_CHECKING:
+    from plumbline.storage.lake import Committed, Lake
 
 BUILDS = "builds"
 """Folder of the lake; no table has this name."""
 _CODE = "code"
+_UNTOLD = "untold.json"
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,32 @@ def read_build(lake: Lake, asset: str, partition: str = "") -> Build | None:
         return None
 
 
-def forget_build(lake: Lake, asset: str, partition: str = "") -> None:
-    """Let a result be computed again by the next audit: what it stored was found damaged."""
-    (_folder(lake, asset, partition) / "build.json").unlink(missing_ok=True)
+def forget_producer(lake: Lake, damaged: Committed) -> None:
+    """Let what was found damaged be computed again by the next audit: forget how the result that stored it came about.
+
+    Of an audit of the past, whose result has been replaced since, nothing is forgotten; nor on a disk that is
+    read-only.
+    """
+    output = [damaged.name, damaged.partition, damaged.version]
+    for path in lake.folder(BUILDS).rglob("build.json"):
+        with suppress(OSError, ValueError, KeyError):
+            if output in json.loads(path.read_text("utf-8"))["outputs"]:
+                path.unlink()
+
+
+def write_untold(lake: Lake, results: Collection[tuple[str, str]]) -> None:
+    """Keep what was computed or found anew, by asset or source and partition, until Dagster has been told."""
+    commit_bytes(lake.folder(BUILDS) / _UNTOLD, canonical_json(sorted(results)).encode())
+
+
+def read_untold(lake: Lake) -> set[tuple[str, str]]:
+    """Return what `write_untold` kept."""
+    try:
+        return {
+            (asset, partition) for asset, partition in json.loads((lake.folder(BUILDS) / _UNTOLD).read_text("utf-8"))
+        }
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+        return set()
 
 
 def read_code(lake: Lake, version: str) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_json
 from plumbline.errors import StorageError, StoredDataGone
 from plumbline.recording import current, note, unrecorded
+from plumbline.storage.builds import forget_producer
 from plumbline.storage.files import (
     arrays_bytes,
     arrays_from_bytes,
@@ -230,9 +231,13 @@ class Lake:
         return data or b""
 
     def _check(self, manifest: Committed, found: str | None) -> None:
-        """Refuse a data file that is not there (`found` is None), or whose bytes have another sha256."""
+        """Refuse a data file that is not there (`found` is None), or whose bytes have another sha256.
+
+        The next audit computes it again.
+        """
         if found == manifest.sha256:
             return
+        forget_producer(self, manifest)
         where, hint = self._path(manifest), f"materialise `{manifest.name}` again"
         if found is None:
             raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)

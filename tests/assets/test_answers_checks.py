@@ -33,6 +33,7 @@ def test_complete_sets_says_how_many_may_be_incomplete_and_how_many_are(tmp_path
     (tmp_path / "audit.yaml").write_text(f'{{"labeller": "e", "encoders": {encoders}, "datasets": {{}}, "audit": []}}')
     workspace = Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
     workspace.lake.write_table("pictured_people", people(sets=20, incomplete=incomplete), partition="faces.race_gender")
+    workspace.lake.write_table("generations", pl.DataFrame(), partition=str(KEY))
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         instance.add_dynamic_partitions("lvlm", ["model"])
         instance.add_dynamic_partitions("slice", ["faces.race_gender"])

@@ -1,6 +1,12 @@
-"""The command line of a Plumbline whose suite `crime` has a word more: what somebody gets who adds it to the file."""
+"""The command line of a Plumbline whose suite `crime` has a word more: what somebody gets who adds it to the file.
+
+With `killed` before the command it is killed when a cell has been computed, before Dagster is told what stayed.
+"""
 
 import copy
+import os
+import signal
+import sys
 
 from plumbline.catalog import suites
 
@@ -18,6 +24,18 @@ def _with_burglar(name):
 suites._read = _with_burglar
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["killed"]:
+        from orchestration.audit_run import AuditRun
+
+        del sys.argv[1]
+        tell = AuditRun._report_unchanged
+
+        def tell_or_die(run, job, key):
+            if job == "cells":
+                os.kill(os.getpid(), signal.SIGKILL)
+            tell(run, job, key)
+
+        AuditRun._report_unchanged = tell_or_die
     from orchestration.command_line import main
 
     main()
