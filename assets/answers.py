@@ -18,13 +18,17 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
+READING_ANSWERS = (
+    "assets.answers", "assets.language", "assets.slices", "resources.lvlms", "plumbline.generators.design",
+)  # fmt: skip
+"""Shells between what is stored of a generative model and what is computed of it."""
 LANGUAGE_VERSIONS = {
     name: code_version(
         family.compute,
         Declaration,
         "plumbline.generators.judge",
         "plumbline.language.user_files",
-        shells=["assets.answers", "assets.language", "assets.slices", "resources.lvlms", "plumbline.generators.design"],
+        shells=READING_ANSWERS,
     )
     for name, family in LANGUAGE_FAMILIES.items()
 }

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets.answers import READING_ANSWERS
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised
@@ -36,10 +37,15 @@ _MOST_SAID = 5
         regressions,
         Declaration,
         answers,
-        shells=[__name__, "assets.asked_cells", "assets.audit_comparison", "assets.cells", "assets.metrics"],
+        "plumbline.generators.judge",
+        "plumbline.language.user_files",
+        shells=[
+            __name__, "assets.asked_cells", "assets.audit_comparison", "assets.cells", "assets.metrics",
+            *READING_ANSWERS,
+        ],
         files=[DESCRIPTIONS],
     ),
-)
+)  # fmt: skip
 def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What changed since the previous audit: the old and new value of each number and their difference.
 

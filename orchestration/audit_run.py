@@ -187,6 +187,7 @@ class AuditRun:
                 reason = (
                     f"{model} is not measured: {len(failed)} of its {len(keys)} slices failed, the first with {first}"
                 )
+                self._left.append(("language", model))
                 self._failed(_step("language", model), reason)
             elif keys:
                 kept.append(model)

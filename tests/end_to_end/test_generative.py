@@ -5,12 +5,22 @@ import re
 import shutil
 import signal
 import time
+from dataclasses import replace
 
+import dagster as dg
 import polars as pl
 import pytest
 import yaml
 from fault_server import Reply, completion, serving
 from homes import SHARED, Home, furnish
+
+from assets.partitions import answers_key
+from assets.slices import dataset_slices
+from assets.up_to_date import Present
+from orchestration.audit_plan import AuditPlan
+from orchestration.definitions import build_definitions
+from orchestration.job_run import run_job
+from plumbline.recording import recording
 
 CANARY = "sk-canary-0d9f3c51"
 HOSTILE = "<script>alert(1)</script> =cmd|' /C calc'!A0 \x1b[31mred\u202egnirts lazy, rude, skilled"
@@ -73,6 +83,45 @@ def poisoned(tmp_path_factory):
         code, output = home.run("audit")
         yield home, code, output, server
         assert any(CANARY in str(sent.headers) for sent in server.sent)
+
+
+def changed(home, folder, **changes):
+    """Return the workspace of a home with another audit file."""
+    content = yaml.safe_load(home.workspace.audit_path.read_text())
+    (folder / "audit.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))
+    return replace(home.workspace, audit_path=folder / "audit.yaml")
+
+
+def test_a_limit_decides_whether_is_asked_not_what_was_answered(poisoned, tmp_path):
+    home, *_ = poisoned
+    for limit in (100_000, 200_000):
+        workspace = changed(home, tmp_path, generation={"limit": {"rows": limit}})
+        assert Present(workspace).changes("generations", "model|faces.race_gender") == []
+
+
+def test_what_a_dataset_declares_is_noted_by_whoever_asks_for_its_slices(poisoned):
+    home, *_ = poisoned
+    for _ in range(2):
+        with recording() as reads:
+            dataset_slices(home.workspace, "faces")
+        assert any(read.startswith('["declaration"') for read in reads.inputs())
+
+
+def test_verdicts_on_answers_are_renewed_when_their_limits_change(poisoned, monkeypatch):
+    home, *_ = poisoned
+    workspace, key = home.workspace, "model|faces.race_gender"
+    plan = AuditPlan(definitions := build_definitions(workspace), workspace)
+    assert plan.out_of_date("answers", key) == {}
+    monkeypatch.setattr("assets.gates.JUDGING_ANSWERS", "other limits")
+    monkeypatch.setattr("assets.answers_checks.JUDGING_ANSWERS", "other limits")
+    monkeypatch.setenv("DAGSTER_HOME", str(workspace.dagster_home))
+    with dg.DagsterInstance.get() as instance:
+        while stale := plan.out_of_date("answers", key):
+            one = plan.next_run("answers", key, stale)
+            assert one.computed is None, "nothing is asked or scored again"
+            assert run_job(definitions, instance, one.job, answers_key(*key.split("|"))).failure is None
+            plan.did(one, key)
+    assert AuditPlan(definitions, workspace).out_of_date("answers", key) == {}
 
 
 def test_an_endpoint_is_audited_to_the_end(poisoned):
