@@ -11,7 +11,7 @@ from plumbline.encoders.embedding import Embedded, embed_images, read_embedded
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import StorageError
 from plumbline.storage import Committed
-from plumbline.storage.builds import Build, forget_producer
+from plumbline.storage.builds import Build
 from resources.workspace import Workspace
 
 
@@ -61,7 +61,7 @@ def stored_embeddings(workspace: Workspace, committed: Committed) -> NDArray[np.
     try:
         return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], workspace.shards)
     except StorageError:
-        forget_producer(workspace.lake, committed)
+        workspace.lake.forget_producer(committed)
         raise
 
 

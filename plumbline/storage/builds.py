@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from upath import UPath
 
 from plumbline.digests import canonical_json
 from plumbline.storage.files import commit_bytes
+from plumbline.storage.lake import BUILDS, Lake
 
-if TYPE_CHECKING:
-    from plumbline.storage.lake import Committed, Lake
-
-BUILDS = "builds"
-"""Folder of the lake; no table has this name."""
 _CODE = "code"
 _UNTOLD = "untold.json"
 
@@ -69,19 +64,6 @@ def read_build(lake: Lake, asset: str, partition: str = "") -> Build | None:
         return Build(**json.loads((_folder(lake, asset, partition) / "build.json").read_text("utf-8")))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
-
-
-def forget_producer(lake: Lake, damaged: Committed) -> None:
-    """Let what was found damaged be computed again by the next audit: forget how the result that stored it came about.
-
-    Of an audit of the past, whose result has been replaced since, nothing is forgotten; nor on a disk that is
-    read-only.
-    """
-    output = [damaged.name, damaged.partition, damaged.version]
-    for path in lake.folder(BUILDS).rglob("build.json"):
-        with suppress(OSError, ValueError, KeyError):
-            if output in json.loads(path.read_text("utf-8"))["outputs"]:
-                path.unlink()
 
 
 def write_untold(lake: Lake, results: Collection[tuple[str, str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_json
 from plumbline.errors import StorageError, StoredDataGone
 from plumbline.recording import current, note, unrecorded
-from plumbline.storage.builds import forget_producer
 from plumbline.storage.files import (
     arrays_bytes,
     arrays_from_bytes,
@@ -33,6 +33,8 @@ WORK = (
     "generated", "found", "tokens_per_second", "device", "decoder_gate_looked_at",
 )  # fmt: skip
 """Details that tell of the work that something took, not of what it is."""
+BUILDS = "builds"
+"""Folder of how each result was computed (`plumbline.storage.builds`); no table has this name."""
 _SUFFIX = {"table": "parquet", "arrays": "safetensors"}
 
 
@@ -166,6 +168,17 @@ class Lake:
         """
         self._read(manifest)
 
+    def forget_producer(self, damaged: Committed) -> None:
+        """Let what was found damaged be computed again: forget how the result that stored it was computed.
+
+        Of what has been replaced since nothing is forgotten; nor on a disk that is read-only.
+        """
+        output = [damaged.name, damaged.partition, damaged.version]
+        for path in self.folder(BUILDS).rglob("build.json"):
+            with suppress(OSError, ValueError, KeyError):
+                if output in json.loads(path.read_text("utf-8"))["outputs"]:
+                    path.unlink()
+
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
         manifest = self.folder(name, partition) / "manifest.json"
@@ -237,7 +250,7 @@ class Lake:
         """
         if found == manifest.sha256:
             return
-        forget_producer(self, manifest)
+        self.forget_producer(manifest)
         where, hint = self._path(manifest), f"materialise `{manifest.name}` again"
         if found is None:
             raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)
