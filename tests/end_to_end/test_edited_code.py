@@ -65,7 +65,9 @@ class Copied:
         self.folder, self.project = folder, folder / "project"
         for name in ("plumbline", "assets", "resources", "orchestration"):
             shutil.copytree(PROJECT / name, self.project / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(PROJECT / "pyproject.toml", self.project)
+        for path in PROJECT.iterdir():
+            if path.is_file():
+                shutil.copy(path, self.project)
         self.base = self.home("base")
         assert self.audit(self.base) == 0
 
