@@ -1,10 +1,14 @@
 """Images and prompts as vectors: once per content, found again ever after."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import dagster as dg
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from assets.gates import require_passed
 from assets.images import embed_listed, listed_images
@@ -12,11 +16,15 @@ from assets.partitions import ENCODERS, GRID, cell_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from assets.sources import encoder_version
-from plumbline.catalog.suites import all_texts
-from plumbline.digests import digest_json
-from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
+from plumbline.catalog.suites import own_texts
+from plumbline.digests import digest_bytes, digest_json
+from plumbline.encoders.embedding import Embedded, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.sharding import CacheStats
+from plumbline.errors import StorageError
+from plumbline.recording import unrecorded
+from plumbline.storage import Committed
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -28,7 +36,7 @@ from resources.workspace import Workspace
     owners=OWNERS,
     kinds={"pytorch", "safetensors"},
     pool="gpu",
-    code_version="1",
+    code_version="2",
 )
 def text_embeddings(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
@@ -37,7 +45,7 @@ def text_embeddings(
 
     A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`.
     """
-    lake, encoder, texts = workspace.lake, encoders.get(context.partition_key), all_texts()
+    lake, encoder, own = workspace.lake, encoders.get(context.partition_key), own_texts()
     family = FAMILIES[encoder.family]
     known = {
         "family": family.name,
@@ -45,13 +53,16 @@ def text_embeddings(
         "parameters": encoder.parameters,
         "device": encoder.device,
     }
-    if family.logit == "pair":
-        array, work = np.zeros((0, 0), np.float32), {"forward_passes": 0}
-    else:
-        embedded = embed_texts(encoder, texts, workspace.shards, batch_rows=TEXT_BATCH_ROWS)
-        array, work = embedded.array, embedded.counters()
+    # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
+    embedded: dict[str, Embedded] = {}
+    if family.logit != "pair":
+        embedded = {name: embed_texts(cast(DualEncoder, encoder), own[name], workspace.shards) for name in own}
+    array = np.concatenate([each.array for each in embedded.values()]) if embedded else np.zeros((0, 0), np.float32)
+    work = CacheStats.together([each.work for each in embedded.values()]).counters() | {"images_or_texts": len(array)}
     details = {
-        "texts": list(texts),
+        "texts": [text for texts in own.values() for text in texts],
+        # By suite, in the order of the texts: how many they are, and the digest of their embeddings.
+        "embedded": {name: [len(own[name]), digest_bytes(each.array.tobytes())] for name, each in embedded.items()},
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
         "engine": workspace.declared_engine,
@@ -63,6 +74,82 @@ def text_embeddings(
         "text_embeddings", {"embedding": array}, partition=context.partition_key, details=details
     )
     return materialised(committed, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work)
+
+
+_OF_THE_MODEL = ("checkpoint", "identity", "engine", "family", "logit_scale", "weights_sha256")
+
+
+@dataclass(frozen=True)
+class StoredPrompts:
+    """The prompts of all suites as an encoder embedded them; of what was embedded only what is used counts as read.
+
+    Attributes
+    ----------
+    stored : Committed
+        Of `text_embeddings`.
+    """
+
+    workspace: Workspace
+    stored: Committed
+
+    @classmethod
+    def find(cls, workspace: Workspace, encoder: str) -> "StoredPrompts":
+        """Read the manifest of an encoder's prompts.
+
+        Raises
+        ------
+        StorageError
+            If there is none.
+        """
+        with unrecorded():
+            found = cls(workspace, workspace.lake.require("text_embeddings", partition=encoder))
+        workspace.note("model_of_prompts", encoder, value=found.about_model)
+        return found
+
+    @property
+    def about_model(self) -> list[object]:
+        """Return what is stored of the model beside its embeddings: checkpoint, family, scale, engine."""
+        return [self.stored.details.get(name) for name in _OF_THE_MODEL]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Return suite -> digest of the embeddings of its own texts; none where the model embeds no texts."""
+        return {name: digest for name, (_, digest) in self.stored.details.get("embedded", {}).items()}
+
+    def digests_of(self, texts: Sequence[str]) -> dict[str, str]:
+        """Return the digests of the suites whose own these texts are; of one that was not embedded nothing."""
+        suites = dict.fromkeys(self._suite_of[text] for text in texts if text in self._suite_of)
+        return {suite: self.digests[suite] for suite in suites}
+
+    @cached_property
+    def _suite_of(self) -> dict[str, str]:
+        embedded = self.stored.details.get("embedded", {})
+        suites = [name for name, (number, _) in embedded.items() for _ in range(number)]
+        return dict(zip(self.stored.details["texts"], suites))
+
+    def lacking(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts that were not embedded."""
+        return [text for text in texts if text not in self._suite_of]
+
+    def read(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the (t, d) embeddings of texts, not normalised.
+
+        Raises
+        ------
+        StorageError
+            If one was not embedded.
+        """
+        if lacking := self.lacking(texts):
+            raise StorageError(
+                "the stored prompts are of another version of the suites",
+                found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
+                hint="materialise `text_embeddings` of this encoder again",
+            )
+        for suite, digest in self.digests_of(texts).items():
+            self.workspace.note("embedded_prompts", self.stored.partition, suite, value=digest)
+        row = {text: i for i, text in enumerate(self._suite_of)}
+        array = self.workspace.lake.read_arrays("text_embeddings", manifest=self.stored)["embedding"]
+        return array[[row[text] for text in texts]]
 
 
 @asset(

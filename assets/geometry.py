@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 import polars as pl
 
+from assets.embeddings import StoredPrompts
 from assets.metrics import metric_settings
 from assets.partitions import ENCODERS
 from assets.recorded import asset
@@ -39,12 +40,12 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     Empty, with the reason, for a model without a text space (BridgeTower).
     """
     lake, encoder = workspace.lake, context.partition_key
-    stored = lake.require("text_embeddings", partition=encoder)
+    prompts = StoredPrompts.find(workspace, encoder)
+    stored = prompts.stored
     settings, suite = metric_settings(workspace), load_suite("perception")
-    identity = _identity(workspace, encoder, stored)
-    vectors = lake.read_arrays("text_embeddings", manifest=stored)["embedding"]
-    if vectors.size:
-        embedded = prompt_embeddings(suite, dict(zip(stored.details["texts"], vectors)))
+    identity = _identity(workspace, prompts)
+    if prompts.digests:
+        embedded = prompt_embeddings(suite, dict(zip(suite.texts, prompts.read(suite.texts))))
         rows = _with_lineage(geometry_rows(encoder, suite, embedded, settings=settings), stored, identity)
         words, reason = geometry_words(encoder, suite, embedded, settings=settings), None
     else:
@@ -69,12 +70,12 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
     """Read what was measured of the text spaces; one that is of other prompts, weights or settings is left out."""
     geometry, lake = [], workspace.lake
     for encoder in encoders:
-        texts = lake.committed("text_embeddings", partition=encoder)
+        texts = workspace.lake.committed("text_embeddings", partition=encoder)
         committed = lake.committed("valence_geometry", partition=encoder)
         if (
             texts is None
             or committed is None
-            or committed.details["geometry_id"] != _identity(workspace, encoder, texts)
+            or committed.details["geometry_id"] != _identity(workspace, StoredPrompts(workspace, texts))
         ):
             continue
         words = lake.read_table(WORDS, partition=encoder)
@@ -86,10 +87,10 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
     return geometry
 
 
-def _identity(workspace: Workspace, encoder: str, texts: Committed) -> str:
-    confidence = metric_settings(workspace).confidence
-    suite = load_suite("perception").hash
-    return digest_json([encoder, texts.sha256, suite, confidence, _VERSION])
+def _identity(workspace: Workspace, prompts: StoredPrompts) -> str:
+    confidence, suite = metric_settings(workspace).confidence, load_suite("perception")
+    embedded = [prompts.about_model, prompts.digests_of(suite.texts)]
+    return digest_json([prompts.stored.partition, embedded, suite.hash, confidence, _VERSION])
 
 
 def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from assets.asked_cells import cell_suites
 from assets.checks import must_pass
+from assets.embeddings import StoredPrompts
 from assets.gates import require_passed
 from assets.images import listed_images, stored_embeddings
 from assets.partitions import GRID, cell_of
@@ -16,7 +17,7 @@ from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
-from plumbline.errors import CheckpointError, StorageError
+from plumbline.errors import CheckpointError
 from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
@@ -32,7 +33,7 @@ Arrays = dict[str, NDArray[np.float32]]
     owners=OWNERS,
     kinds={"numpy", "safetensors"},
     pool="gpu",
-    code_version="2",
+    code_version="3",
 )
 def probe_logits(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
@@ -47,18 +48,23 @@ def probe_logits(
         require_passed(workspace, dataset, of=must_pass(workspace, dataset))
     lake = workspace.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
-    texts = lake.require("text_embeddings", partition=model)
+    prompts = StoredPrompts.find(workspace, model)
+    texts = prompts.stored
     _require_together(model, images, texts)
     family = FAMILIES[texts.details["family"]]
     suites = cell_suites(workspace, dataset, model, family=family)
     require_suites(family, suites)
-    wanted = list(dict.fromkeys(text for suite in suites for text in suite.texts))
+    suite_of: dict[str, str] = {}
+    for suite in suites:
+        for text in suite.texts:
+            suite_of.setdefault(text, suite.id)
+    wanted = list(suite_of)
     if family.logit == "pair":
         scored = _score(workspace, encoders, dataset, model, suites, images)
         arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
         origin = digest_json([scored.suites[suite.id].shards for suite in suites])
     else:
-        arrays, work = _products(workspace, images, texts, wanted), {"forward_passes": 0}
+        arrays, work = _products(stored_embeddings(workspace, images), prompts, suite_of), {"forward_passes": 0}
         origin = images.details["images"]
     column = {text: i for i, text in enumerate(wanted)}
     details = {
@@ -91,22 +97,14 @@ def _require_together(model: str, images: Committed, texts: Committed) -> None:
         )
 
 
-def _products(workspace: Workspace, images: Committed, texts: Committed, wanted: list[str]) -> Arrays:
-    row = {text: i for i, text in enumerate(texts.details["texts"])}
-    if lacking := [text for text in wanted if text not in row]:
-        raise StorageError(
-            "the stored prompts are of another version of the suites",
-            found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
-            hint="materialise `text_embeddings` of this encoder again",
-        )
-    rows = [row[text] for text in wanted]
-    image = stored_embeddings(workspace, images)
-    text = workspace.lake.read_arrays("text_embeddings", manifest=texts)["embedding"][rows]
-    return {
-        "raw": image @ text.T,
-        "image_norm": np.linalg.norm(image, axis=1),
-        "text_norm": np.linalg.norm(text, axis=1),
-    }
+def _products(image: NDArray[np.float32], prompts: StoredPrompts, suite_of: dict[str, str]) -> Arrays:
+    """Multiply images with texts, suite by suite: the last bits of a product depend on how many columns it has."""
+    text = prompts.read(list(suite_of))
+    raw = np.empty((len(image), len(text)), dtype=np.float32)
+    suites = np.array(list(suite_of.values()))
+    for suite in dict.fromkeys(suite_of.values()):
+        raw[:, suites == suite] = image @ text[suites == suite].T
+    return {"raw": raw, "image_norm": np.linalg.norm(image, axis=1), "text_norm": np.linalg.norm(text, axis=1)}
 
 
 def _score(

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
+from assets.embeddings import StoredPrompts
 from assets.images import stored_embeddings
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
@@ -87,9 +88,9 @@ class _Bench:
     def of(cls, stored: StoredCell, encoders: EncoderPool) -> "_Bench":
         workspace, lake = stored.workspace, stored.workspace.lake
         encoder: Any = encoders.get(stored.model)
-        committed = lake.require("text_embeddings", partition=stored.model)
+        prompts = StoredPrompts.find(workspace, stored.model)
         embedded = lake.require("image_embeddings", partition=stored.partition)
-        for what in (committed, embedded):
+        for what in (prompts.stored, embedded):
             if what.details["identity"] != encoder.identity.digest:
                 raise CheckpointError(
                     f"the checkpoint of `{stored.model}`, or how it runs, changed since its {what.name}",
@@ -101,9 +102,9 @@ class _Bench:
         captions = label_captions(records.filter(judged_rows(records)))
         # A caption may be a text that the encoder has embedded for another suite.
         texts = tuple(dict.fromkeys((*prompts_of(stored), *captions)))
-        known = lake.read_arrays("text_embeddings", manifest=committed)["embedding"]
-        row = {text: i for i, text in enumerate(committed.details["texts"])}
-        further = [text for text in texts if text not in row]
+        further = prompts.lacking(texts)
+        row = {text: i for i, text in enumerate(text for text in texts if text not in further)}
+        known = prompts.read(list(row))
         if further:
             row |= {text: i for i, text in enumerate(further, start=len(known))}
             known = np.concatenate([known, embed_texts(encoder, further, workspace.shards).array])

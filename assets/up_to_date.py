@@ -14,6 +14,7 @@ from assets.answers import StoredAnswers
 from assets.asked_cells import declaration_of
 from assets.cells import CELL_TABLES, StoredCell
 from assets.checks import must_pass
+from assets.embeddings import StoredPrompts
 from assets.gates import NOT_AUDITED, checks_not_passed, refusal
 from assets.images import lost_shards
 from assets.language import LANGUAGE_TABLES
@@ -301,6 +302,8 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "prompts": lambda now: prompts_hash(),
     "mitigation_texts": lambda now: words_digest(),
     "answer_words": lambda now: answer_words_digest(),
+    "model_of_prompts": lambda now, encoder: StoredPrompts.find(now.workspace, encoder).about_model,
+    "embedded_prompts": lambda now, encoder, suite: StoredPrompts.find(now.workspace, encoder).digests.get(suite),
     "model_of_cell": lambda now, dataset, model: StoredCell.find(now.workspace, dataset, model).about_model,
     "suites_of_cell": Present._suites_of_cell,
     "responses": Present._responses,
@@ -327,6 +330,8 @@ _WORDS = {
     "prompts": "the prompts of generative models",
     "mitigation_texts": "the texts that mitigations work with",
     "answer_words": "the word lists that answers are read with",
+    "model_of_prompts": "the model that embedded the prompts of {0}",
+    "embedded_prompts": "the embedded prompts of the suite {1} by {0}",
     "model_of_cell": "the responses of {1} on {0}",
     "suites_of_cell": "the suites asked of {1} on {0}",
     "responses": "the responses of {1} on {0} to the suite {2}",

@@ -22,7 +22,7 @@ from resources.lvlms import require_askable
 from resources.workspace import Workspace
 
 FINDINGS = "findings"
-_SETTLED_FIRST = ("records", "probe_logits")
+_SETTLED_FIRST = ("records", "text_embeddings", "probe_logits")
 """Of these the parts count that change: what is computed from them is looked at once they are there."""
 
 

@@ -396,9 +396,25 @@ def all_suites() -> tuple[Suite, ...]:
     return tuple({suite.hash: suite for suite in built}.values())
 
 
-def all_texts() -> tuple[str, ...]:
-    """Return every distinct prompt of every suite, in a fixed order: what `text_embeddings` embeds."""
+def own_texts() -> dict[str, tuple[str, ...]]:
+    """Return suite id -> its distinct prompts that no suite before it has, of every suite, in a fixed order.
+
+    Together they are what `text_embeddings` embeds. What one suite says leaves those of the others as they are, unless
+    both have a prompt in common.
+    """
     with unrecorded():
-        texts = tuple(dict.fromkeys(text for suite in all_suites() for text in suite.texts))
-    note("texts", value=list(texts))
-    return texts
+        suites = all_suites()
+    suite_of: dict[str, str] = {}
+    for suite in suites:
+        for text in suite.texts:
+            suite_of.setdefault(text, suite.id)
+    note("texts", value=list(suite_of))
+    own: dict[str, list[str]] = {}
+    for text, suite_id in suite_of.items():
+        own.setdefault(suite_id, []).append(text)
+    return {suite_id: tuple(texts) for suite_id, texts in own.items()}
+
+
+def all_texts() -> tuple[str, ...]:
+    """Return every distinct prompt of every suite, in a fixed order."""
+    return tuple(text for texts in own_texts().values() for text in texts)

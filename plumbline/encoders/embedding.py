@@ -38,7 +38,7 @@ from plumbline.errors import EncodingError, StorageError
 from plumbline.storage import ShardCache
 
 TEXT_SHARD_ROWS = 256
-TEXT_BATCH_ROWS = 64
+TEXT_BATCH_ROWS = 128
 Decoder = Literal["pillow", "fast"]
 _ARRAY = "embedding"
 

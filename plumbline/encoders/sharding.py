@@ -90,6 +90,18 @@ class CacheStats:
         cached = sum(len(array.keys) for array in arrays) - computed
         return cls(forward.passes, computed, cached, sum(array.repaired for array in arrays), forward.rows)
 
+    @classmethod
+    def together(cls, calls: Sequence[CacheStats]) -> CacheStats:
+        """Sum over calls of the engine; none give zeros."""
+        fitting = [each.fitting_rows for each in calls if each.fitting_rows is not None]
+        return cls(
+            forward_passes=sum(each.forward_passes for each in calls),
+            computed_shards=sum(each.computed_shards for each in calls),
+            cached_shards=sum(each.cached_shards for each in calls),
+            repaired_shards=sum(each.repaired_shards for each in calls),
+            fitting_rows=min(fitting, default=None),
+        )
+
     def counters(self) -> dict[str, int]:
         """Return the numbers, for metadata."""
         return {name: count for name, count in vars(self).items() if count is not None}

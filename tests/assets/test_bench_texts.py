@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from assets import text_mitigations
+from plumbline.recording import note
 
 EMBEDDED = ("a photo of a thief", "a photo of a man", "not of this cell")
 """What the encoder has embedded for all its suites: one of them is also a caption."""
@@ -16,8 +17,8 @@ class Lake:
     """The stored texts and records of a cell."""
 
     def require(self, name, partition):
-        details = {"identity": "same", "texts": list(EMBEDDED), "shards": []}
-        return SimpleNamespace(name=name, details=details)
+        details = {"identity": "same", "texts": list(EMBEDDED), "embedded": {"crime": [3, "digest"]}, "shards": []}
+        return SimpleNamespace(name=name, partition=partition, details=details)
 
     def read_table(self, name, manifest):
         rows = {"image_id": ["a", "b", "c"], "gender": ["man", "woman", "man"], "split": ["test"] * 3}
@@ -38,7 +39,7 @@ def test_a_caption_that_is_embedded_for_another_suite_is_among_the_texts(monkeyp
     monkeypatch.setattr(text_mitigations, "stored_embeddings", lambda shards, store: np.zeros((3, 4)))
     monkeypatch.setattr(text_mitigations, "prompts_of", lambda stored: ("a photo of a thief",))
     stored = SimpleNamespace(
-        workspace=SimpleNamespace(lake=Lake(), shards=None), model="m", partition="d|m", extended=None
+        workspace=SimpleNamespace(lake=Lake(), shards=None, note=note), model="m", partition="d|m", extended=None
     )
     encoder = SimpleNamespace(identity=SimpleNamespace(digest="same"))
     bench = text_mitigations._Bench.of(stored, SimpleNamespace(get=lambda model: encoder))

@@ -9,9 +9,11 @@ from upath import UPath
 
 from assets.geometry import NO_TEXT_SPACE, WORDS, valence_geometry
 from plumbline.catalog.schema import METRIC_SCHEMA
-from plumbline.catalog.suites import all_texts
+from plumbline.catalog.suites import all_texts, load_suite, own_texts
 from plumbline.config.entries import Statistics, Thresholds
+from plumbline.digests import digest_bytes
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
+from plumbline.recording import note
 from plumbline.storage import Lake
 
 ENCODER = "small"
@@ -23,11 +25,15 @@ def lake(tmp_path):
 
 
 def run(lake, array, **statistics):
-    details = {"texts": list(all_texts()), "weights_sha256": "w" * 64}
+    own = own_texts()
+    ends = np.cumsum([len(texts) for texts in own.values()])
+    parts = dict(zip(own, np.split(array, ends[:-1]))) if array.size else {}
+    embedded = {name: [len(part), digest_bytes(part.tobytes())] for name, part in parts.items()}
+    details = {"texts": list(all_texts()), "embedded": embedded, "weights_sha256": "w" * 64}
     lake.write_arrays("text_embeddings", {"embedding": array}, partition=ENCODER, details=details)
     audit = SimpleNamespace(statistics=Statistics(**statistics), thresholds=Thresholds())
     context = dg.build_asset_context(partition_key=ENCODER)
-    return valence_geometry(context, workspace=SimpleNamespace(lake=lake, audit=audit))
+    return valence_geometry(context, workspace=SimpleNamespace(lake=lake, audit=audit, note=note))
 
 
 def vectors(seed=0):
@@ -58,6 +64,10 @@ def test_another_text_space_or_setting_is_another_identity(lake):
     assert identity() != first
     run(lake, vectors(), confidence=0.9)
     assert identity() != first
+    others = vectors()
+    others[all_texts().index(load_suite("crime").texts[0])] += 1  # a prompt that it is not measured by
+    run(lake, others)
+    assert identity() == first
 
 
 def test_a_model_without_a_text_space_has_empty_tables_and_a_reason(lake):

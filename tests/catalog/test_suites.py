@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.catalog.suites import Candidate, Suite, all_suites, load_suite
+from plumbline.catalog import suites
+from plumbline.catalog.suites import Candidate, Suite, all_suites, all_texts, load_suite, own_texts
 
 SUITE = Suite(
     id="s",
@@ -47,3 +48,19 @@ def test_suites_of_the_release_differ():
 
 def test_pooling_crime_is_another_suite():
     assert load_suite("crime").hash != load_suite("crime_pooled").hash
+
+
+def test_a_prompt_more_in_one_suite_leaves_the_prompts_of_the_others_as_they_are(monkeypatch):
+    before, every = own_texts(), all_suites()
+    assert tuple(text for texts in before.values() for text in texts) == all_texts() and len(set(all_texts())) == sum(
+        map(len, before.values())
+    )
+    more = [
+        replace(suite, candidates=(Candidate("new", "a new prompt", "crime"), *suite.candidates))
+        if suite.id == "crime"
+        else suite
+        for suite in every
+    ]
+    monkeypatch.setattr(suites, "all_suites", lambda: tuple(more))
+    after = own_texts()
+    assert after.pop("crime") == ("a new prompt", *before.pop("crime")) and after == before
