@@ -396,23 +396,28 @@ def all_suites() -> tuple[Suite, ...]:
     return tuple({suite.hash: suite for suite in built}.values())
 
 
+_LABELS = "gender_labels"
+
+
 def own_texts() -> dict[str, tuple[str, ...]]:
-    """Return suite id -> its distinct prompts that no suite before it has, of every suite, in a fixed order.
+    """Return suite id -> its own prompts, of every suite, in a fixed order; one of several suites is the first's.
 
     Together they are what `text_embeddings` embeds. What one suite says leaves those of the others as they are, unless
     both have a prompt in common.
     """
     with unrecorded():
-        suites = all_suites()
-    suite_of: dict[str, str] = {}
-    for suite in suites:
-        for text in suite.texts:
-            suite_of.setdefault(text, suite.id)
-    note("texts", value=list(suite_of))
-    own: dict[str, list[str]] = {}
-    for text, suite_id in suite_of.items():
-        own.setdefault(suite_id, []).append(text)
-    return {suite_id: tuple(texts) for suite_id, texts in own.items()}
+        texts_of: dict[str, dict[str, None]] = {}
+        for suite in all_suites():
+            texts_of.setdefault(suite.id, {}).update(dict.fromkeys(suite.texts))
+    # The two labels last, which other suites have too: a pass over a couple of texts gives them other last bits.
+    texts_of[_LABELS] = texts_of.pop(_LABELS)
+    own: dict[str, tuple[str, ...]] = {}
+    known: set[str] = set()
+    for suite_id, texts in texts_of.items():
+        own[suite_id] = tuple(text for text in texts if text not in known)
+        known |= texts.keys()
+    note("texts", value=[*own.values()])
+    return {suite_id: texts for suite_id, texts in own.items() if texts}
 
 
 def all_texts() -> tuple[str, ...]:
