@@ -414,10 +414,11 @@ def own_texts() -> dict[str, tuple[str, ...]]:
     own: dict[str, tuple[str, ...]] = {}
     known: set[str] = set()
     for suite_id, texts in texts_of.items():
-        own[suite_id] = tuple(text for text in texts if text not in known)
+        if mine := tuple(text for text in texts if text not in known):
+            own[suite_id] = mine
         known |= texts.keys()
     note("texts", value=[*own.values()])
-    return {suite_id: texts for suite_id, texts in own.items() if texts}
+    return own
 
 
 def all_texts() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import pytest
 
 from plumbline.catalog import suites
 from plumbline.catalog.suites import Candidate, Suite, all_suites, all_texts, load_suite, own_texts
+from plumbline.recording import recording, short
 
 SUITE = Suite(
     id="s",
@@ -64,3 +65,9 @@ def test_a_prompt_more_in_one_suite_leaves_the_prompts_of_the_others_as_they_are
     monkeypatch.setattr(suites, "all_suites", lambda: tuple(more))
     after = own_texts()
     assert after.pop("crime") == ("a new prompt", *before.pop("crime")) and after == before
+
+
+def test_what_is_noted_of_the_prompts_is_what_a_later_look_finds():
+    with recording() as reads:
+        found = own_texts()
+    assert reads.reads == {'["texts"]': short([*found.values()])} and all(found.values())
