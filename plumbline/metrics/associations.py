@@ -323,7 +323,7 @@ def association_estimates(
     of_means = AssociationInfluences(*np.zeros((2, n, category_weights.shape[1])))
     # Some columns at a time: the influences of all would take several times the memory of the columns.
     for part in blocks(0, m, n // _COLUMNS):
-        few, weights = columns[:, part], category_weights[part]
+        few, weights = np.ascontiguousarray(columns[:, part]), category_weights[part]
         sizes.append(association_sizes(few, in_a))
         of_statistic, of_effect = influences(few, in_a)
         errors.add(of_statistic)
