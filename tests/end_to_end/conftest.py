@@ -51,7 +51,7 @@ def _killed_and_gone_on_with(folder):
     deadline = time.monotonic() + 240
     # Late enough that one encoder is done, early enough that the other is in the middle of its images.
     while len(home.shards()) < 18 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.03)
     os.killpg(process.pid, signal.SIGKILL)
     output, _ = process.communicate()
     assert process.returncode == -signal.SIGKILL, output

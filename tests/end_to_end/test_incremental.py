@@ -1,5 +1,6 @@
 """An audit computes what is out of date, and nothing else; Dagster and MLflow agree with it."""
 
+import shutil
 from pathlib import Path
 
 import dagster as dg
@@ -7,16 +8,30 @@ import pytest
 import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
-from homes import forward_passes
+from homes import Home, forward_passes
 
 from assets.partitions import cell_key
 from orchestration.definitions import build_definitions
 
 
 @pytest.fixture
-def instance(copied, monkeypatch):
-    """Return the Dagster instance of a copied home."""
-    monkeypatch.setenv("DAGSTER_HOME", str(copied.workspace.dagster_home))
+def small(resumed, tmp_path):
+    """Return a copy of a home with one suite that may be changed."""
+    home = Home(tmp_path / "small")
+    shutil.copytree(resumed[0].folder, home.folder, ignore=shutil.ignore_patterns("quality"))
+    return home
+
+
+@pytest.fixture
+def home(request):
+    """Return the small home, or that of the fixture that a test names."""
+    return request.getfixturevalue(getattr(request, "param", "small"))
+
+
+@pytest.fixture
+def instance(home, monkeypatch):
+    """Return the Dagster instance of the home."""
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as opened:
         yield opened
 
@@ -54,61 +69,62 @@ def stale_to_dagster(home, instance):
     return found
 
 
-def test_nothing_is_done_where_nothing_changed(copied, instance):
-    before, table = runs(instance), copied.table_sha256()
-    code, output = copied.run("audit")
+def test_nothing_is_done_where_nothing_changed(home, instance):
+    before, table = runs(instance), home.table_sha256()
+    code, output = home.run("audit")
     assert code == 0, output
     assert "Nothing changed since the last audit" in output.splitlines()[1]
-    assert runs(instance) == before and copied.table_sha256() == table and forward_passes(output) == 0
+    assert runs(instance) == before and home.table_sha256() == table and forward_passes(output) == 0
 
 
-def test_a_title_writes_the_report_and_nothing_else(copied, instance):
-    before, table = runs(instance), copied.table_sha256()
-    edited(copied, title="Another title")
-    code, output = copied.run("audit", "--dry-run")
+def test_a_title_writes_the_report_and_nothing_else(home, instance):
+    before, table = runs(instance), home.table_sha256()
+    edited(home, title="Another title")
+    code, output = home.run("audit", "--dry-run")
     assert code == 0 and "audit_report: setting title" in output and "Another title" in output
     assert runs(instance) == before, "a dry run runs nothing"
-    code, output = copied.run("audit")
+    code, output = home.run("audit")
     assert code == 0, output
     made = {asset for asset, _ in made_since(instance, before)}
     assert made == {"audit_report"}
-    assert copied.table_sha256() == table
-    assert "Another title" in copied.workspace.report.read_text()
+    assert home.table_sha256() == table
+    assert "Another title" in home.workspace.report.read_text()
 
 
-def test_a_word_more_in_a_suite_computes_what_reads_that_suite(copied, instance):
+@pytest.mark.parametrize("home", ["copied"], indirect=True)
+def test_a_word_more_in_a_suite_computes_what_reads_that_suite(home, instance):
     """The text alone goes through the model; families of other suites stay, and Dagster calls them fresh."""
     before = runs(instance)
     script = Path(__file__).with_name("with_a_word_more.py").read_text()
-    code, output = copied.run("-c", script, "audit")
+    code, output = home.run("-c", script, "audit")
     assert code == 0, output
     made = {asset for asset, _ in made_since(instance, before)}
     assert {"text_embeddings", "probe_logits", "outcome_metrics", "metric_table", "audit_report"} <= made
     assert not made & {"records", "extended_records", "image_embeddings", "ranking_metrics", "trident_metrics"}
     assert "valence_geometry" not in made  # of the words of another suite
-    assert stale_to_dagster(copied, instance) == {}
+    assert stale_to_dagster(home, instance) == {}
 
 
-def test_what_is_asked_for_is_computed_and_what_is_none_is_named(copied, instance):
-    before, table = runs(instance), copied.table_sha256()
-    code, output = copied.run("audit", "--force", "outcome_metric")
+def test_what_is_asked_for_is_computed_and_what_is_none_is_named(home, instance):
+    before, table = runs(instance), home.table_sha256()
+    code, output = home.run("audit", "--force", "outcome_metric")
     assert code == 2 and "there is no such asset" in output and "did you mean `outcome_metrics`" in output
-    code, output = copied.run("audit", "--force", "outcome_metrics")
+    code, output = home.run("audit", "--force", "outcome_metrics")
     assert code == 0, output
     made = made_since(instance, before)
-    cells = {f"{dataset}|{model}" for dataset, model in copied.workspace.audit.cells}
+    cells = {f"{dataset}|{model}" for dataset, model in home.workspace.audit.cells}
     assert {cell for asset, cell in made if asset == "outcome_metrics"} == cells
-    assert "image_embeddings" not in {asset for asset, _ in made} and copied.table_sha256() == table
+    assert "image_embeddings" not in {asset for asset, _ in made} and home.table_sha256() == table
 
 
-def test_what_was_deleted_or_cut_short_is_computed_again(copied):
-    lake, table = copied.workspace.lake, copied.table_sha256()
-    dataset, model = next(iter(copied.workspace.audit.cells))
-    manifest = lake.require("trident_metrics", partition=f"{dataset}|{model}")
-    path = Path(str(lake.folder("trident_metrics", f"{dataset}|{model}"))) / f"{manifest.sha256}.parquet"
+def test_what_was_deleted_or_cut_short_is_computed_again(home):
+    lake, table = home.workspace.lake, home.table_sha256()
+    dataset, model = next(iter(home.workspace.audit.cells))
+    manifest = lake.require("outcome_metrics", partition=f"{dataset}|{model}")
+    path = Path(str(lake.folder("outcome_metrics", f"{dataset}|{model}"))) / f"{manifest.sha256}.parquet"
     path.write_bytes(path.read_bytes()[:-1])
-    code, output = copied.run("audit", "--dry-run")
-    assert code == 0 and "trident_metrics: the file of trident_metrics is not there as it was stored" in output
-    code, output = copied.run("audit")
+    code, output = home.run("audit", "--dry-run")
+    assert code == 0 and "outcome_metrics: the file of outcome_metrics is not there as it was stored" in output
+    code, output = home.run("audit")
     assert code == 0, output
-    assert len(path.read_bytes()) == manifest.bytes and copied.table_sha256() == table
+    assert len(path.read_bytes()) == manifest.bytes and home.table_sha256() == table
