@@ -62,7 +62,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
                 console.print(f"Nothing changed since the last audit: all {plan.number():,} results are up to date.")
             else:
                 with opened(workspace) as instance:
-                    outcome = AuditRun(defs, instance, workspace, plan, console=console).execute()
+                    outcome = AuditRun(defs, instance, workspace, plan, console=console).execute(stale)
     except KeyboardInterrupt:
         errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
         raise typer.Exit(130) from None

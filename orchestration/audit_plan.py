@@ -57,6 +57,8 @@ class AuditPlan:
 
     Attributes
     ----------
+    forced : collection of str
+        As above.
     anew : set of (str, str)
         Asset or source, and partition, of what was computed or found anew, and of which Dagster has not been told what
         stayed as it was: by this audit, and by audits before that were killed or in which something failed.
@@ -68,7 +70,7 @@ class AuditPlan:
     """
 
     def __init__(self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = ()) -> None:
-        self._definitions, self._workspace, self._forced = definitions, workspace, forced
+        self._definitions, self._workspace, self.forced = definitions, workspace, forced
         self._present = Present(workspace, forced=forced)
         self._assets: dict[str, list[str]] = {}
         self._done: set[tuple[str, str]] = set()
@@ -90,7 +92,7 @@ class AuditPlan:
 
     def look_again(self) -> None:
         """Forget what was looked up, but for the digests of sources."""
-        self._present = Present(self._workspace, forced=self._forced, sources=self._present)
+        self._present = Present(self._workspace, forced=self.forced, sources=self._present)
 
     def stages(self) -> Iterator[Stage]:
         """Yield the stages in order; slices of datasets that have not been read are left out."""
@@ -221,6 +223,10 @@ class AuditPlan:
     def _below(self, assets: Collection[str]) -> set[str]:
         chosen = dg.AssetSelection.assets(*assets)
         return {key.to_user_string() for key in chosen.downstream().resolve(self.graph)}
+
+    def with_models(self, assets: Collection[str]) -> bool:
+        """Return whether a model has to be loaded for one of these assets."""
+        return any(self.graph.get(dg.AssetKey(asset)).pools for asset in assets)
 
     def everything(self) -> dict[tuple[str, str | None], dict[str, list[str]]]:
         """Return (job, partition) -> asset -> why it is out of date, of all stages; what is up to date is left out."""

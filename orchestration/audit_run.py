@@ -1,51 +1,78 @@
-"""The driver of `plumbline audit`: every stage and cell as a Dagster run of its own, all in one process."""
+"""The driver of `plumbline audit`: every stage and cell as a Dagster run of its own."""
 
-import gc
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import dagster as dg
 from rich.console import Console
 
 from assets.asked_cells import cell_suites
-from assets.partitions import answers_key, cell_key
 from assets.plans import images_of, plan_generation, recorded
+from assets.progress import Bars
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.audit_plan import FINDINGS, AuditPlan, Stage
 from orchestration.instance import close_orphans, register_partitions, register_slices
-from orchestration.job_run import JobRun, run_job
-from orchestration.unchanged import report_unchanged
+from orchestration.items import Done, Item, ItemRunner
+from orchestration.workers import WorkPlace, work_place
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
 from resources.workspace import Workspace
 
+TOGETHER = (("datasets",), ("encoders", "slices"), ("cells", "answers"), ("language",), (FINDINGS,))
+"""Jobs whose items are worked on side by side; each group needs what those before it made."""
 
-@dataclass(frozen=True)
-class Work:
-    """The items of a stage, in order, each with how much work it is beside the others."""
 
-    weights: Sequence[float]
+@dataclass
+class Pace:
+    """How long items take, from those that have ended.
 
-    @classmethod
-    def of(cls, weights: Sequence[float | None]) -> "Work":
-        """Return the items; all alike where something is not known of one of them."""
-        known = [weight for weight in weights if weight]
-        return cls(known if len(known) == len(weights) else [1.0] * len(weights))
+    Parameters
+    ----------
+    weights : mapping of Item to float
+        How much work each is beside the others of its job.
+    at_once : int
+        How many are worked on side by side.
+    """
 
-    def left(self, *, ended: int, done: Mapping[int, float]) -> float | None:
-        """Return how many seconds are left after the first `ended` items; None where nothing is known, or nothing left.
+    weights: Mapping[Item, float]
+    at_once: int = 1
+    _seconds: dict[Item, float] = field(default_factory=dict)
+    _ended: set[Item] = field(default_factory=set)
 
-        Parameters
-        ----------
-        done : mapping of int to float
-            Position of each item that was done -> its seconds; one that failed at once says nothing of the others.
-        """
-        if ended >= len(self.weights) or not done:
+    def ended(self, item: Item, seconds: float | None) -> None:
+        """Take note of an item that has ended; of one that failed at once no seconds, which say nothing of others."""
+        self._ended.add(item)
+        if seconds is not None:
+            self._seconds[item] = seconds
+
+    def left(self) -> float | None:
+        """Return how many seconds are left; None where nothing is known, or nothing is left."""
+        left = [item for item in self.weights if item not in self._ended]
+        if not left or not self._seconds:
             return None
-        pace = sum(done.values()) / sum(self.weights[i] for i in done)
-        return pace * sum(self.weights[ended:])
+        return sum(map(self._expected, left)) / min(self.at_once, len(left))
+
+    def _expected(self, item: Item) -> float:
+        """Return the seconds of an item: by its weight from those of its job; where none has ended, their mean."""
+        alike = [other for other in self._seconds if other.job == item.job]
+        if not alike:
+            return sum(self._seconds.values()) / len(self._seconds)
+        return self.weights[item] * sum(self._seconds[i] for i in alike) / sum(self.weights[i] for i in alike)
+
+
+def weigh(workspace: Workspace, items: Sequence[Item]) -> dict[Item, float]:
+    """Return item -> how much work it is beside the others of its job; all alike where that is not known of one."""
+    known = {"datasets": dataset_weight, "cells": cell_weight}
+    weights = {item: known[item.job](workspace, str(item.key)) if item.job in known else None for item in items}
+    return alike_if_unknown(weights)
+
+
+def alike_if_unknown(weights: Mapping[Item, float | None]) -> dict[Item, float]:
+    """Return the weights; 1 for all items of a job of which the weight of one is not known."""
+    unknown = {item.job for item, weight in weights.items() if not weight}
+    return {item: 1.0 if item.job in unknown or weight is None else weight for item, weight in weights.items()}
 
 
 def dataset_weight(workspace: Workspace, dataset: str) -> float | None:
@@ -68,12 +95,6 @@ def cell_weight(workspace: Workspace, cell: str) -> float | None:
         return float(images * len(texts))
     except (PlumblineError, OSError):
         return None
-
-
-# Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
-_COLLECT_AFTER = (20_000, 20, 50)
-# Whose warnings are told here; those of cells and answers stand in the report.
-_WARNED = ("datasets", FINDINGS)
 
 
 @dataclass
@@ -105,6 +126,7 @@ class AuditRun:
     ----------
     definitions : Definitions
     instance : DagsterInstance
+    workspace : Workspace
     plan : AuditPlan
     console : Console
         Where progress is shown.
@@ -119,39 +141,56 @@ class AuditRun:
         *,
         console: Console,
     ) -> None:
-        self._definitions = definitions
         self._instance = instance
         self._workspace = workspace
         self._plan = plan
         self._console = console
-        self._warnings: list[str] = []
-        self._left: list[tuple[str, str | None]] = []
+        self._runner = ItemRunner(definitions, instance, workspace, plan)
+        self._left: list[Item] = []
         self.outcome = Outcome()
 
-    def execute(self) -> Outcome:
+    def execute(self, stale: Mapping[tuple[str, str | None], Collection[str]]) -> Outcome:
         """Compute what is out of date; a cell that fails is reported and the others go on. Needs `audit_lock`.
+
+        Parameters
+        ----------
+        stale : mapping
+            (job, partition) -> the assets that are known to be out of date.
 
         Raises
         ------
         PlumblineError
             Before anything runs: a GPU pool that is held by another run, more to generate than is allowed.
         """
-        workspace, audit = self._workspace, self._workspace.audit
         if closed := close_orphans(self._instance):
             self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-        register_partitions(self._instance, workspace)
-        sources = (source.partition(" ") for source in report_sources(self._instance, workspace, ask=False))
+        register_partitions(self._instance, self._workspace)
+        sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
         self._plan.found_anew((name, partition) for name, _, partition in sources)
-        stages = self._plan.stages()
-        for stage in stages:
-            if stage.job == "encoders" and audit.asked_models:
-                self._require_generation()
-            if stage.job == "language":
-                stage = stage._replace(partitions=self._answered(stage.partitions))
-            self._stage(stage)
+        with self._work_place(stale) as place:
+            for jobs in TOGETHER:
+                if "slices" in jobs and self._workspace.audit.asked_models:
+                    self._require_generation()
+                self._work_on([stage for stage in self._plan.stages() if stage.job in jobs], place)
         self._plan.told(but=self._left)
         self._say_first_failure()
         return self.outcome
+
+    @contextmanager
+    def _work_place(self, stale: Mapping[tuple[str, str | None], Collection[str]]) -> Iterator[WorkPlace]:
+        """Give where items are worked on; bars of several processes are shown by this one."""
+        at_once = max(sum(job in jobs for job, _ in stale) for jobs in TOGETHER)
+        assets = {asset for names in stale.values() for asset in names}
+        bars = Bars(self._console)
+        tell = bars.show if self._console.is_terminal else None
+        with work_place(
+            self._runner, self._instance, self._workspace, at_once=at_once, assets=assets, tell=tell
+        ) as place:
+            if tell is None or place.number == 1:  # a step in this process shows its own
+                yield place
+            else:
+                with bars:
+                    yield place
 
     def _require_generation(self) -> None:
         """Name the slices that models are asked about, of the datasets that could be read, and how much it is.
@@ -180,16 +219,16 @@ class AuditRun:
         """Return the models none of whose slices failed; of the others say so."""
         kept = []
         for model in models:
-            keys = [f"{model}|{name}" for name in self._slices(model)]
-            failed = [key for key in keys if _step("answers", key) in self.outcome.failures]
+            items = [Item("answers", f"{model}|{name}") for name in self._slices(model)]
+            failed = [item.step for item in items if item.step in self.outcome.failures]
             if failed:
-                first = self._failure(_step("answers", failed[0]))
                 reason = (
-                    f"{model} is not measured: {len(failed)} of its {len(keys)} slices failed, the first with {first}"
+                    f"{model} is not measured: {len(failed)} of its {len(items)} slices failed, the first with "
+                    f"{self._failure(failed[0])}"
                 )
-                self._left.append(("language", model))
-                self._failed(_step("language", model), reason)
-            elif keys:
+                self._left.append(Item("language", model))
+                self._failed(Item("language", model).step, reason)
+            elif items:
                 kept.append(model)
         return kept
 
@@ -216,89 +255,43 @@ class AuditRun:
         """Return a step that failed, with the first line of the reason."""
         return f"{step}: {self.outcome.failures[step].splitlines()[0]}"
 
-    def _stage(self, stage: Stage) -> None:
-        job, done = stage.job, {}
-        keys = [key for key in stage.partitions if self._plan.out_of_date(job, key)]
-        for key in stage.partitions:
-            if key not in keys:
-                self._report_unchanged(job, key)
-        if not keys:
+    def _work_on(self, stages: Sequence[Stage], place: WorkPlace) -> None:
+        """Work on what is out of date of some stages, their items side by side."""
+        items, titles, current = [], [], 0
+        for stage in stages:
+            keys = self._answered(stage.partitions) if stage.job == "language" else stage.partitions
+            listed = [Item(stage.job, key) for key in keys]
+            stale = [item for item in listed if self._plan.out_of_date(*item)]
+            for item in listed:
+                if item not in stale:
+                    self._runner.report_unchanged(item)
+            titles += [stage.title] if stale else []
+            current += len(listed) - len(stale)
+            items += stale
+        if not items:
             return
-        self._console.rule(f"[bold]{stage.title}", align="left", style="dim")
-        if current := len(stage.partitions) - len(keys):
-            self._console.print(f"  {current} of {len(stage.partitions)} up to date", style="dim", highlight=False)
-        work = Work.of([self._weight(job, key) for key in keys] if len(keys) > 1 else [None])
-        for i, key in enumerate(keys, start=1):
-            began = time.monotonic()
-            reason = self._run(job, key)
-            if i == 1:
-                # What the first run of a stage imports and defines stays: to walk all of it again and again took
-                # the collector some hundredths of an audit.
-                gc.collect()
-                gc.freeze()
-                gc.set_threshold(*_COLLECT_AFTER)
-            took = time.monotonic() - began
-            if reason is None:
-                done[i - 1] = took
-            left = work.left(ended=i, done=done)
-            mark = "[green]done[/]" if reason is None else "[red]failed[/]"
+        self._console.rule(f"[bold]{'; '.join(titles)}", align="left", style="dim")
+        if current:
+            self._console.print(f"  {current} of {current + len(items)} up to date", style="dim", highlight=False)
+        pace = Pace(weigh(self._workspace, items), place.number)
+        for number, finished in enumerate(place.run(items, pace.weights), start=1):
+            item, done = finished.item, finished.done
+            pace.ended(item, finished.seconds if done.failure is None else None)
+            mark, left = "[green]done[/]" if done.failure is None else "[red]failed[/]", pace.left()
             self._console.print(
-                f"  {i:>2}/{len(keys)} {mark} {key or job}  {took:.1f} s"
+                f"  {number:>2}/{len(items)} {mark} {item.key or item.job}  {finished.seconds:.1f} s"
                 + (f", about {left:.0f} s left" if left is not None else ""),
                 highlight=False,
             )
-            if reason is not None:
-                self._left.append((job, key))
-                self._failed(_step(job, key), reason)
-            for warning in self._warnings:
-                self._console.print(f"        {warning}", style="yellow", markup=False, highlight=False)
+            self._account(item, done)
 
-    def _run(self, job: str, key: str | None) -> str | None:
-        """Compute what is out of date of one partition, and account for it; return why it failed.
-
-        One run where all follows from what is known to have changed; else one after the other, each of what is out of
-        date then.
-        """
-        self._warnings = []
-        while stale := self._plan.out_of_date(job, key):
-            if (refused := self._plan.refusal(job, key, stale)) is not None:
-                return refused
-            one = self._plan.next_run(job, key, stale)
-            partition = cell_key(*key.split("|")) if job == "cells" else _answers_key(key) if job == "answers" else key
-            run = run_job(self._definitions, self._instance, one.job, partition, assets=one.computed)
-            self._account(run, key)
-            if run.failure is not None:
-                self._plan.look_again()
-                return run.failure
-            if job in _WARNED:
-                self._warnings += run.warnings
-            self._plan.did(one, key)
-        self._report_unchanged(job, key)
-        return None
-
-    def _report_unchanged(self, job: str, key: str | None) -> None:
-        """Tell Dagster of what is up to date though something that it is computed from was made anew."""
-        plan, lake = self._plan, self._workspace.lake
-        report_unchanged(self._instance, plan.graph, lake, plan.assets(job), key, anew=plan.anew)
-
-    def _weight(self, job: str, key: str | None) -> float | None:
-        """Return how much work an item is beside the others of its stage; None where that is not known."""
-        weigh = {"datasets": dataset_weight, "cells": cell_weight}.get(job)
-        return None if weigh is None or key is None else weigh(self._workspace, key)
-
-    def _account(self, run: JobRun, partition: str | None) -> None:
-        for asset, metadata in run.materialised:
-            # The table of provenance adds up what was counted where it was done.
-            if asset != "provenance":
-                self.outcome.forward_passes += int(metadata.get("forward_passes", 0))
-            self.outcome.generated += int(metadata.get("generated", 0))
-        if run.refusal is not None:
-            self.outcome.undelivered.append(str(partition))
-
-
-def _answers_key(key: str | None) -> str:
-    return answers_key(*str(key).split("|"))
-
-
-def _step(job: str, key: str | None) -> str:
-    return f"{job} {key or ''}".strip()
+    def _account(self, item: Item, done: Done) -> None:
+        self.outcome.forward_passes += done.forward_passes
+        self.outcome.generated += done.generated
+        if done.undelivered:
+            self.outcome.undelivered.append(str(item.key))
+        if done.failure is not None:
+            self._left.append(item)
+            self._failed(item.step, done.failure)
+        for warning in done.warnings:
+            self._console.print(f"        {warning}", style="yellow", markup=False, highlight=False)

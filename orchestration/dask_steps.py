@@ -15,8 +15,10 @@ from dagster._utils import iterate_with_context
 from dagster_dask.executor import DaskExecutor
 from distributed import Client, LocalCluster, as_completed
 
+from plumbline.concurrency import usable_cores
 from plumbline.errors import ConfigError
 
+_ANSWERS_S = "10s"
 Events = Sequence[dg.DagsterEvent] | None
 """Of one step; None where it was not executed because a step before it failed."""
 
@@ -79,6 +81,26 @@ def execute_step(
             job, run_config=run.run_config, step_keys_to_execute=[step], known_state=known_state
         )
         return execute_plan(plan, job, opened, run, run_config=run.run_config)
+
+
+def number_of_workers(cluster: Mapping[str, Any]) -> int:
+    """Return how many workers a cluster has, as the executor's configuration names it; at least one.
+
+    Raises
+    ------
+    ConfigError
+        If nothing answers at its address.
+    """
+    ((kind, settings),) = cluster.items()
+    if kind == "local":
+        return int(settings.get("n_workers") or usable_cores())
+    try:
+        with Client(settings["address"], timeout=_ANSWERS_S) as client:
+            return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    except OSError as error:
+        raise ConfigError(
+            "no Dask scheduler answers", where=settings["address"], found=str(error), hint="docs/scale.md"
+        ) from error
 
 
 def _require_workers(client: Client, pools: set[str]) -> None:

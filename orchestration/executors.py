@@ -58,6 +58,17 @@ def chosen_executor() -> dg.ExecutorDefinition:
     return executor if settings is None else executor.configured(settings)
 
 
+def runs_at_once() -> int:
+    """Return how many runs the chosen executor has room for: on a Dask cluster one for each of its workers."""
+    if os.environ.get(VARIABLE) != "dask":
+        return 1
+    from orchestration.dask_steps import dask_executor, number_of_workers
+
+    chosen_executor()  # refuses what does not fit
+    resolved = process_config(dask_executor.config_schema.config_type, _settings() or {})
+    return number_of_workers((resolved.value or {})["cluster"])
+
+
 def _settings() -> dict[str, Any] | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if not named:

@@ -149,6 +149,30 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
     return len(orphans)
 
 
+def close_lost(instance: dg.DagsterInstance) -> None:
+    """Fail the runs of this audit whose process is gone, and free their slots; those of other workers go on."""
+    live = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER)):
+        if is_gone(instance, run):
+            instance.report_run_failed(run, "its process is gone")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+@contextmanager
+def pool_slots(instance: dg.DagsterInstance, pool: str, number: int) -> Iterator[None]:
+    """Let so many steps of a pool run at once inside: one a device. Afterwards the pool has the limit that it had."""
+    storage = instance.event_log_storage
+    before = {each.name: each.limit for each in storage.get_pool_limits() if not each.from_default}
+    storage.set_concurrency_slots(pool, number)
+    try:
+        yield
+    finally:
+        if pool in before:
+            storage.set_concurrency_slots(pool, before[pool])
+        else:
+            storage.delete_concurrency_limit(pool)
+
+
 def register_partitions(instance: dg.DagsterInstance, workspace: Workspace) -> None:
     """Add datasets, encoders and generative models of the audit file as partitions; those of other files stay."""
     for name, wanted in named_partitions(workspace.audit).items():

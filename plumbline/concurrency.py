@@ -11,12 +11,30 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
+_share: int | None = None
+
+
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
+    if _share is not None:
+        return _share
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
+
+
+def share_cores(number: int) -> None:
+    """Use no more cores than that from now on, in this process: others beside it use the rest.
+
+    Not for threads of torch: the last bits of what a model says depend on their number, which is therefore the same
+    whoever else works.
+    """
+    from threadpoolctl import threadpool_limits
+
+    global _share
+    _share = number
+    threadpool_limits(number, user_api="blas")
 
 
 def run_threads(calls: Iterable[Callable[[], Result]]) -> list[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,17 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """Return the GPUs that this process may use, each as `CUDA_VISIBLE_DEVICES` names it."""
+    if not _has_gpu():
+        return ()
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    numbered = tuple(str(number) for number in range(torch.cuda.device_count()))
+    return tuple(name.strip() for name in named.split(","))[: len(numbered)] if named else numbered
 
 
 def _is_of_a_gpu(device: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
@@ -41,6 +41,8 @@ class Audit(Part):
     """heads the report"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU where there is one"""
+    devices: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """how many work side by side, a process each; auto: every GPU; without one as many as cores, four at most"""
     labeller: Slug | None = None
     """the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` when absent"""
     storage: Storage = Storage()

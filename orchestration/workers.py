@@ -1,0 +1,353 @@
+"""Where the items of an audit are worked on: in this process, or in several beside each other, a device each.
+
+A worker is a process that lives as long as the audit and keeps its model. It opens home and instance itself and gets
+one item at a time through a pipe; what it computes lies in the lake, so that only what became of an item comes back.
+All workers are forked from one process that has made the imports, which is started anew: no thread, database or device
+of the audit is copied. A worker that is gone costs what its step had not yet kept: the item is tried once more.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import dagster as dg
+
+from assets.progress import Told, tell_progress
+from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
+from orchestration.instance import close_lost, opened, pool_slots
+from orchestration.items import Done, Item, ItemRunner
+from plumbline.checkpoints.device import visible_gpus
+from plumbline.concurrency import share_cores, usable_cores
+from plumbline.config.audit import Audit
+from plumbline.errors import PlumblineError
+from resources.workspace import Workspace
+
+MOST_ON_CORES = 4
+"""Workers that share the cores of a machine without a GPU at most: each keeps a model in memory."""
+POOL = "gpu"
+_TRIES = 2
+_IMPORTED = ("orchestration.definitions", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
+_WITH_MODELS = "orchestration.worker_imports"
+
+
+class Finished(NamedTuple):
+    """An item with what became of it."""
+
+    item: Item
+    done: Done
+    seconds: float
+    """that it took"""
+
+
+class WorkPlace(Protocol):
+    """Works on items."""
+
+    number: int
+    """of items at once"""
+
+    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
+        """Work on all of them, in whatever order, and yield each once it has ended."""
+        ...
+
+
+class ThisProcess:
+    """Works on one item after the other, in this process."""
+
+    number = 1
+
+    def __init__(self, runner: ItemRunner) -> None:
+        self._runner = runner
+
+    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
+        """Work on the items, those of a model one after the other."""
+        waiting, held = list(items), None
+        while waiting:
+            waiting.remove(item := next_item(waiting, weights, held=held, elsewhere=()))
+            held, began = item.model, time.monotonic()
+            done = self._runner.run(item)
+            yield Finished(item, done, time.monotonic() - began)
+
+
+def next_item(
+    waiting: Sequence[Item], weights: Mapping[Item, float], *, held: str | None, elsewhere: Collection
+) -> Item:
+    """Return the item that a worker does next.
+
+    One of the model that it holds; else of the model with most to do that no other worker holds; else of the one with
+    most to do. Of one model the first; among models with as much to do, the first too.
+
+    Parameters
+    ----------
+    held : str, optional
+        The model that the worker holds.
+    elsewhere : collection of str
+        Models that other workers hold.
+    """
+    if mine := [item for item in waiting if item.model == held and held is not None]:
+        return mine[0]
+    to_do: dict[str | Item, float] = {}
+    for item in waiting:
+        name = item.model or item
+        to_do[name] = to_do.get(name, 0.0) + weights.get(item, 1.0)
+    free = {name: weight for name, weight in to_do.items() if name not in elsewhere} or to_do
+    most = max(free, key=free.__getitem__)
+    return next(item for item in waiting if (item.model or item) == most)
+
+
+@dataclass
+class _Worker:
+    """A process, its end of the pipe, and what it is doing."""
+
+    number: int
+    process: Any
+    pipe: Connection
+    model: str | None = None
+    item: Item | None = None
+
+
+@dataclass
+class Workers:
+    """Processes that work on items side by side; use it as a context.
+
+    Parameters
+    ----------
+    runner : ItemRunner
+        Of this process: learns what the workers did.
+    instance : DagsterInstance
+    workspace : Workspace
+    number : int
+        Of processes.
+    tell : callable, optional
+        Is told of the progress of long steps; without it each worker prints a line now and then.
+    """
+
+    runner: ItemRunner
+    instance: dg.DagsterInstance
+    workspace: Workspace
+    number: int
+    tell: Told | None = None
+    _workers: list[_Worker] = field(default_factory=list)
+
+    def __enter__(self) -> "Workers":
+        self._gpus = visible_gpus() if self.workspace.audit.device != "cpu" else ()
+        self._workers = [self._start(number) for number in range(self.number)]
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        for worker in self._workers:
+            if worker.item is None:
+                worker.pipe.close()  # it ends
+            elif error is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(worker.process.pid, signal.SIGINT)
+        try:
+            for worker in self._workers:
+                worker.process.join()
+        except KeyboardInterrupt:  # the second
+            for worker in self._workers:
+                worker.process.kill()
+            raise
+
+    def _start(self, number: int) -> _Worker:
+        ours, theirs = _PROCESSES.Pipe()
+        gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
+        given = _Given(
+            self.workspace.audit_path, self.workspace.home, tuple(self.runner.plan.forced), gpu, self.tell is not None
+        )
+        process = _PROCESSES.Process(target=_work, args=(theirs, given), name=f"worker {number}")
+        process.start()
+        theirs.close()
+        return _Worker(number, process, ours)
+
+    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
+        """Work on the items; those of a model in one worker as far as the others have something to do.
+
+        Raises
+        ------
+        PlumblineError
+            That a worker met outside of a step, such as a disk that is full.
+        """
+        waiting, tries, began = list(items), dict.fromkeys(items, 0), dict[Item, float]()
+        cores = max(1, usable_cores() // min(self.number, len(items)))
+        while waiting or any(worker.item for worker in self._workers):
+            for worker in self._workers:
+                if worker.item is None and waiting:
+                    elsewhere = {other.model for other in self._workers if other is not worker}
+                    item = next_item(waiting, weights, held=worker.model, elsewhere=elsewhere)
+                    waiting.remove(item)
+                    tries[item] += 1
+                    began[item] = time.monotonic()
+                    worker.item, worker.model = item, item.model
+                    with suppress(BrokenPipeError):  # it is gone, and noticed below
+                        worker.pipe.send(_Order(item, frozenset(self.runner.plan.anew), cores))
+            busy = {worker.pipe: worker for worker in self._workers if worker.item}
+            for ready in wait(list(busy)):
+                worker = busy[ready]
+                item = worker.item
+                try:
+                    message = worker.pipe.recv()
+                except (EOFError, OSError):
+                    self._replace(worker)
+                    if tries[item] < _TRIES:
+                        waiting.insert(0, item)
+                    else:
+                        done = Done(failure=_gone(worker.process.exitcode))
+                        yield Finished(item, done, time.monotonic() - began[item])
+                    continue
+                if isinstance(message, _Progress):
+                    if self.tell:
+                        self.tell(*message)
+                    continue
+                worker.item = None
+                if isinstance(message, BaseException):
+                    raise message
+                self.runner.plan.did(message.made, item.key)
+                yield Finished(item, message, time.monotonic() - began[item])
+
+    def _replace(self, worker: _Worker) -> None:
+        """Start another process in the place of one that is gone, and end its run."""
+        worker.pipe.close()
+        worker.process.join()
+        close_lost(self.instance)
+        self._workers[self._workers.index(worker)] = self._start(worker.number)
+
+
+def _gone(exitcode: int | None) -> str:
+    name = signal.Signals(-exitcode).name if exitcode is not None and exitcode < 0 else f"exit status {exitcode}"
+    return (
+        f"its process was gone before it was done, {_TRIES} times ({name}). What is finished is kept. SIGKILL is what "
+        "the system sends when memory runs out: ask for fewer `devices` in the audit file"
+    )
+
+
+@contextmanager
+def work_place(
+    runner: ItemRunner,
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    *,
+    at_once: int,
+    assets: Collection[str],
+    tell: Told | None = None,
+) -> Iterator[WorkPlace]:
+    """Give where the items of an audit are worked on.
+
+    Parameters
+    ----------
+    at_once : int
+        The most items that could be worked on at once: one is worked on in this process.
+    assets : collection of str
+        That will be computed: of what they need is known what workers import.
+    """
+    number = min(at_once, number_of_workers(workspace.audit))
+    if number < 2:
+        yield ThisProcess(runner)
+        return
+    _import_once(runner.plan.with_models(assets))
+    here = os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS
+    slots: AbstractContextManager[None] = pool_slots(instance, POOL, number) if here else nullcontext()
+    with slots, Workers(runner, instance, workspace, number, tell) as workers:
+        yield workers
+
+
+def number_of_workers(audit: Audit) -> int:
+    """Return how many items of an audit are worked on at once at most.
+
+    On a Dask cluster one for each of its workers; where another executor was chosen, one. In processes of this
+    machine: as many as `devices` says; by default one for each GPU; without a GPU as many as there are cores, four at
+    most, which share the cores.
+    """
+    if os.environ.get(VARIABLE, IN_PROCESS) != IN_PROCESS:
+        return runs_at_once()
+    if audit.devices != "auto":
+        return audit.devices
+    if audit.device != "cpu" and (gpus := visible_gpus()):
+        return len(gpus)
+    return min(MOST_ON_CORES, usable_cores())
+
+
+_PROCESSES: Any = multiprocessing.get_context(
+    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+)
+
+
+def _import_once(models: bool) -> None:
+    """Begin to start the process that workers are forked from, which imports what they need."""
+    if _PROCESSES.get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        # Each has as many threads of torch as there are cores; one that has nothing to do must not keep a core busy.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        _PROCESSES.set_forkserver_preload([*_IMPORTED, *([_WITH_MODELS] if models else [])])
+        forkserver.ensure_running()
+
+
+class _Given(NamedTuple):
+    """What a worker is told when it starts."""
+
+    audit_path: Path
+    home: Path
+    forced: tuple[str, ...]
+    gpu: str | None
+    tells: bool
+
+
+class _Order(NamedTuple):
+    """An item for a worker, what this audit has made so far, and the cores that it may use."""
+
+    item: Item
+    anew: frozenset[tuple[str, str]]
+    cores: int
+
+
+class _Progress(NamedTuple):
+    title: str
+    done: int | None
+    total: int | None
+
+
+def _work(pipe: Connection, given: _Given) -> None:
+    """Work on the items that come through the pipe until it is closed: what a worker's process does."""
+    with suppress(PermissionError):
+        os.setsid()  # Ctrl-C is for the audit, which passes it on
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_end_with_the_audit, name="audit", daemon=True).start()
+    if given.gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = given.gpu
+    if given.tells:
+        tell_progress(lambda *told: pipe.send(_Progress(*told)))
+    os.environ |= {"PLUMBLINE_AUDIT": str(given.audit_path), "PLUMBLINE_HOME": str(given.home)}
+    from orchestration.audit_plan import AuditPlan
+    from orchestration.definitions import defs
+
+    workspace = Workspace(audit_path=given.audit_path, home=given.home)
+    plan = AuditPlan(defs, workspace, forced=given.forced)
+    try:
+        with opened(workspace) as instance:
+            runner = ItemRunner(defs, instance, workspace, plan)
+            while True:
+                order = pipe.recv()
+                share_cores(order.cores)
+                plan.look_again()
+                plan.anew |= order.anew
+                pipe.send(runner.run(order.item))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        pass
+    except PlumblineError as error:
+        pipe.send(error)
+
+
+def _end_with_the_audit() -> None:
+    """End this process at once when the audit's is gone; runs that it leaves are closed by the next audit."""
+    audit = multiprocessing.parent_process()
+    if audit is not None:
+        wait([audit.sentinel])
+        os._exit(1)
