@@ -232,6 +232,7 @@ class Audit(Part):
     def digest(self) -> str:
         """Return the sha256 of the resolved file: defaults filled in, what cannot move a number left out."""
         left_out: Any = {
+            "devices": True,
             "storage": {"root"},
             "engine": {"workers"},
             "title": True,

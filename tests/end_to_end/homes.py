@@ -19,6 +19,7 @@ from resources.workspace import Workspace
 AUDIT = {
     "title": "A small audit of the planted world",
     "labeller": "small-control-3k",
+    "devices": 1,
     "storage": {"shard_rows": 256},
     "statistics": {"resamples": 1000, "permutations": 1000},
     "datasets": {

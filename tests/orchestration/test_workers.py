@@ -1,0 +1,64 @@
+"""Which items of an audit are worked on where, and by how many."""
+
+import dagster as dg
+import pytest
+
+from orchestration import workers
+from orchestration.instance import pool_slots
+from orchestration.items import Item
+from orchestration.workers import next_item, number_of_workers
+from plumbline.config.audit import Audit
+
+A1, B1, A2, C1 = (Item("cells", f"{dataset}|{model}") for dataset, model in ("1a", "1b", "2a", "1c"))
+
+
+def test_those_of_the_model_that_is_loaded_come_first():
+    assert next_item([B1, C1, A2], {}, held="a", elsewhere=()) == A2
+    assert next_item([B1, C1, A2], {}, held=None, elsewhere=()) == B1
+
+
+def test_a_model_is_loaded_where_no_other_worker_has_it_and_most_is_to_do():
+    waiting = [A1, B1, A2, C1]
+    assert next_item(waiting, {C1: 9.0}, held="gone", elsewhere=()) == C1
+    assert next_item(waiting, {}, held=None, elsewhere={"a"}) == B1
+    assert next_item([A1, A2], {}, held="b", elsewhere={"a"}) == A1, "nobody is idle while there is something to do"
+
+
+def test_items_without_a_model_are_each_their_own():
+    datasets = [Item("datasets", "small"), Item("datasets", "large")]
+    assert next_item(datasets, {datasets[1]: 5.0}, held=None, elsewhere={None}) == datasets[1]
+
+
+def audit(**settings):
+    return Audit.model_validate({"datasets": {}, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "number"),
+    [({}, ("0", "1", "2"), 3), ({}, (), 4), ({"device": "cpu"}, ("0", "1", "2"), 4), ({"devices": 7}, ("0",), 7)],
+    ids=["every GPU", "cores, up to four", "a GPU that is not wanted", "as asked"],
+)
+def test_there_are_as_many_as_devices(monkeypatch, settings, gpus, number):
+    monkeypatch.delenv("PLUMBLINE_EXECUTOR", raising=False)
+    monkeypatch.setattr(workers, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 16)
+    assert number_of_workers(audit(**settings)) == number
+
+
+def test_elsewhere_the_executor_says_how_many(monkeypatch):
+    monkeypatch.setenv("PLUMBLINE_EXECUTOR", "multiprocess")
+    assert number_of_workers(audit(devices=4)) == 1
+
+
+@pytest.mark.parametrize("before", [None, 3])
+def test_the_pool_has_a_slot_for_each_and_then_its_own_limit_again(before):
+    with dg.instance_for_test(overrides={"concurrency": {"pools": {"default_limit": 1}}}) as instance:
+        storage = instance.event_log_storage
+        if before:
+            storage.set_concurrency_slots("gpu", before)
+        with pool_slots(instance, "gpu", 2):
+            assert all(storage.claim_concurrency_slot("gpu", f"run{i}", "step").is_claimed for i in (1, 2))
+            assert not storage.claim_concurrency_slot("gpu", "run3", "step").is_claimed
+            for i in (1, 2, 3):
+                storage.free_concurrency_slots_for_run(f"run{i}")
+        assert {pool.name: pool.limit for pool in storage.get_pool_limits()} == ({"gpu": before} if before else {})
