@@ -25,7 +25,7 @@ def runs_of(home, monkeypatch):
         for run in instance.get_runs(filters=dg.RunsFilter(job_name="cells")):
             events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
             said = [match[1] for event in events if (match := re.search(r"\(pid: (\d+)\)", event.message))]
-            found.append((run.status, said[0]))
+            found += [(run.status, said[0])] if said else []
         return found
 
 
@@ -59,14 +59,15 @@ def workers_of(process):
 
 
 @pytest.fixture
-def begun(tmp_path):
-    """Return a home of two checkpoints, and its audit by two processes, which both embed images."""
+def begun(tmp_path, monkeypatch):
+    """Return a home of two checkpoints, and its audit by two processes, both of which are at a cell."""
     home = make_home(tmp_path, devices=2, mitigations={}, audit=[{"suites": ["crime"]}])
     process = home.start("audit")
-    deadline = time.monotonic() + 240
-    while len(home.shards()) < 6 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(workers_of(process.pid)) == 2
+    deadline, at_cells = time.monotonic() + 240, 0
+    while at_cells < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+        at_cells = len(runs_of(home, monkeypatch))
+    assert len(workers_of(process.pid)) == at_cells == 2
     return home, process
 
 
