@@ -54,6 +54,8 @@ class AuditPlan:
     workspace : Workspace
     forced : collection of str
         Assets that are computed again, whatever they were computed from.
+    keeps : bool
+        Whether what was made anew is kept for the next audit; a worker leaves that to the audit's own plan.
 
     Attributes
     ----------
@@ -69,8 +71,10 @@ class AuditPlan:
         If there is no such asset.
     """
 
-    def __init__(self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = ()) -> None:
-        self._definitions, self._workspace, self.forced = definitions, workspace, forced
+    def __init__(
+        self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = (), keeps: bool = True
+    ) -> None:
+        self._definitions, self._workspace, self.forced, self._keeps = definitions, workspace, forced, keeps
         self._present = Present(workspace, forced=forced)
         self._assets: dict[str, list[str]] = {}
         self._done: set[tuple[str, str]] = set()
@@ -198,7 +202,8 @@ class AuditPlan:
         """Take note of assets or sources, each with its partition, that were made or found anew."""
         if found := set(results) - self.anew:
             self.anew |= found
-            write_untold(self._workspace.lake, self.anew)
+            if self._keeps:
+                write_untold(self._workspace.lake, self.anew)
 
     def told(self, *, but: Collection[tuple[str, str | None]]) -> None:
         """Take note that Dagster was told of all that stayed as it was, but for (job, partition) that failed."""

@@ -1,13 +1,14 @@
 """One item of an audit, a partition of one of its jobs: what is out of date of it is computed."""
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import dagster as dg
 
 from assets.partitions import answers_key, cell_key
-from orchestration.audit_plan import FINDINGS, AuditPlan
+from orchestration.audit_plan import FINDINGS, AuditPlan, NextRun
 from orchestration.job_run import run_job
 from orchestration.unchanged import report_unchanged
 from resources.workspace import Workspace
@@ -52,8 +53,6 @@ class Done:
     ----------
     failure : str, optional
         Why it failed.
-    made : list of str
-        Assets that were computed.
     warnings : list of str
         What its checks say that stops nothing.
     forward_passes, generated : int
@@ -63,7 +62,6 @@ class Done:
     """
 
     failure: str | None = None
-    made: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     forward_passes: int = 0
     generated: int = 0
@@ -80,11 +78,20 @@ class ItemRunner:
     workspace : Workspace
     plan : AuditPlan
         Says what is out of date, and learns what was done.
+    did : callable, optional
+        Is told of each run that ended well.
     """
 
     def __init__(
-        self, definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace, plan: AuditPlan
+        self,
+        definitions: dg.Definitions,
+        instance: dg.DagsterInstance,
+        workspace: Workspace,
+        plan: AuditPlan,
+        *,
+        did: Callable[[NextRun], None] = lambda _: None,
     ) -> None:
+        self._did = did
         self._definitions, self._instance, self._workspace, self.plan = definitions, instance, workspace, plan
         self._ran: set[str] = set()
 
@@ -96,8 +103,11 @@ class ItemRunner:
         """
         done, plan = Done(), self.plan
         while stale := plan.out_of_date(*item):
-            assets = plan.selection(item.job, stale)
-            run = run_job(self._definitions, self._instance, item.job, item.partition, assets=assets)
+            done.failure = plan.refusal(*item, stale)
+            if done.failure is not None:
+                break
+            one = plan.next_run(*item, stale)
+            run = run_job(self._definitions, self._instance, one.job, item.partition, assets=one.computed)
             for asset, metadata in run.materialised:
                 # The table of provenance adds up what was counted where it was done.
                 if asset != "provenance":
@@ -110,8 +120,8 @@ class ItemRunner:
                 break
             if item.job in _WARNED:
                 done.warnings += run.warnings
-            done.made += assets
-            plan.did(assets, item.key)
+            plan.did(one, item.key)
+            self._did(one)
         else:
             self.report_unchanged(item)
         self._tidy(item.job)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import dagster as dg
 
 from assets.progress import Told, tell_progress
+from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
 from orchestration.items import Done, Item, ItemRunner
@@ -206,10 +207,12 @@ class Workers:
                     if self.tell:
                         self.tell(*message)
                     continue
+                if isinstance(message, NextRun):
+                    self.runner.plan.did(message, item.key)
+                    continue
                 worker.item = None
                 if isinstance(message, BaseException):
                     raise message
-                self.runner.plan.did(message.made, item.key)
                 yield Finished(item, message, time.monotonic() - began[item])
 
     def _replace(self, worker: _Worker) -> None:
@@ -325,19 +328,18 @@ def _work(pipe: Connection, given: _Given) -> None:
     if given.tells:
         tell_progress(lambda *told: pipe.send(_Progress(*told)))
     os.environ |= {"PLUMBLINE_AUDIT": str(given.audit_path), "PLUMBLINE_HOME": str(given.home)}
-    from orchestration.audit_plan import AuditPlan
     from orchestration.definitions import defs
 
     workspace = Workspace(audit_path=given.audit_path, home=given.home)
-    plan = AuditPlan(defs, workspace, forced=given.forced)
+    plan = AuditPlan(defs, workspace, forced=given.forced, keeps=False)
     try:
         with opened(workspace) as instance:
-            runner = ItemRunner(defs, instance, workspace, plan)
+            runner = ItemRunner(defs, instance, workspace, plan, did=pipe.send)
             while True:
                 order = pipe.recv()
                 share_cores(order.cores)
                 plan.look_again()
-                plan.anew |= order.anew
+                plan.anew = set(order.anew)
                 pipe.send(runner.run(order.item))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         pass
