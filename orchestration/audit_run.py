@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import dagster as dg
 from rich.console import Console
@@ -24,19 +26,25 @@ TOGETHER = (("datasets",), ("encoders", "slices"), ("cells", "answers"), ("langu
 """Jobs whose items are worked on side by side; each group needs what those before it made."""
 
 
+class Work(NamedTuple):
+    """How much an item is: of a kind, whose amounts are comparable; None where it is not known."""
+
+    kind: str
+    amount: float | None
+
+
 @dataclass
 class Pace:
     """How long items take, from those that have ended.
 
     Parameters
     ----------
-    weights : mapping of Item to float
-        How much work each is beside the others of its job.
+    work : mapping of Item to Work
     at_once : int
-        How many are worked on side by side.
+        How many items are worked on side by side.
     """
 
-    weights: Mapping[Item, float]
+    work: Mapping[Item, Work]
     at_once: int = 1
     _seconds: dict[Item, float] = field(default_factory=dict)
     _ended: set[Item] = field(default_factory=set)
@@ -49,52 +57,50 @@ class Pace:
 
     def left(self) -> float | None:
         """Return how many seconds are left; None where nothing is known, or nothing is left."""
-        left = [item for item in self.weights if item not in self._ended]
+        left = [item for item in self.work if item not in self._ended]
         if not left or not self._seconds:
             return None
         return sum(map(self._expected, left)) / min(self.at_once, len(left))
 
     def _expected(self, item: Item) -> float:
-        """Return the seconds of an item: by its weight from those of its job; where none has ended, their mean."""
-        alike = [other for other in self._seconds if other.job == item.job]
+        """Return the seconds of an item: by its amount from those of its kind; else the mean of all."""
+        kind = self.work[item].kind
+        alike = [other for other in self._seconds if self.work[other].kind == kind]
         if not alike:
             return sum(self._seconds.values()) / len(self._seconds)
-        return self.weights[item] * sum(self._seconds[i] for i in alike) / sum(self.weights[i] for i in alike)
+        amounts = self.amounts
+        return amounts[item] * sum(self._seconds[i] for i in alike) / sum(amounts[i] for i in alike)
+
+    @cached_property
+    def amounts(self) -> dict[Item, float]:
+        """Return the amounts; 1 for all items of a kind of which one is not known."""
+        unknown = {kind for kind, amount in self.work.values() if not amount}
+        return {
+            item: 1.0 if kind in unknown or amount is None else amount for item, (kind, amount) in self.work.items()
+        }
 
 
-def weigh(workspace: Workspace, items: Sequence[Item]) -> dict[Item, float]:
-    """Return item -> how much work it is beside the others of its job; all alike where that is not known of one."""
-    known = {"datasets": dataset_weight, "cells": cell_weight}
-    weights = {item: known[item.job](workspace, str(item.key)) if item.job in known else None for item in items}
-    return alike_if_unknown(weights)
+def work_of(workspace: Workspace, item: Item) -> Work:
+    """Return how much an item is: images of a dataset or cell; image × prompt where a model sees both together."""
+    try:
+        if item.job == "datasets":
+            return Work(item.job, dataset_images(workspace, str(item.key)))
+        if item.job == "cells":
+            dataset, model = str(item.key).split("|")
+            images, family = images_of(workspace, dataset), FAMILIES[workspace.checkpoint(model).family]
+            if family.logit != "pair":
+                return Work(item.job, float(images))
+            suites = cell_suites(workspace, dataset, model, family=family)
+            return Work("pairs", float(images * len({text for suite in suites for text in suite.texts})))
+    except (PlumblineError, OSError):
+        pass
+    return Work(item.job, None)
 
 
-def alike_if_unknown(weights: Mapping[Item, float | None]) -> dict[Item, float]:
-    """Return the weights; 1 for all items of a job of which the weight of one is not known."""
-    unknown = {item.job for item, weight in weights.items() if not weight}
-    return {item: 1.0 if item.job in unknown or weight is None else weight for item, weight in weights.items()}
-
-
-def dataset_weight(workspace: Workspace, dataset: str) -> float | None:
+def dataset_images(workspace: Workspace, dataset: str) -> float:
     """Return how many images a dataset lists: as recorded, else as its folder does."""
-    try:
-        committed = recorded(workspace, dataset)
-        return float(committed.details["listed"]) if committed else float(images_of(workspace, dataset))
-    except (PlumblineError, OSError):
-        return None
-
-
-def cell_weight(workspace: Workspace, cell: str) -> float | None:
-    """Return how much a model has to look at: the images, or image × prompt where it must see both together."""
-    dataset, model = cell.split("|")
-    try:
-        images, family = images_of(workspace, dataset), FAMILIES[workspace.checkpoint(model).family]
-        if family.logit != "pair":
-            return float(images)
-        texts = {text for suite in cell_suites(workspace, dataset, model, family=family) for text in suite.texts}
-        return float(images * len(texts))
-    except (PlumblineError, OSError):
-        return None
+    committed = recorded(workspace, dataset)
+    return float(committed.details["listed"]) if committed else float(images_of(workspace, dataset))
 
 
 @dataclass
@@ -273,8 +279,8 @@ class AuditRun:
         self._console.rule(f"[bold]{'; '.join(titles)}", align="left", style="dim")
         if current:
             self._console.print(f"  {current} of {current + len(items)} up to date", style="dim", highlight=False)
-        pace = Pace(weigh(self._workspace, items), place.number)
-        for number, finished in enumerate(place.run(items, pace.weights), start=1):
+        pace = Pace({item: work_of(self._workspace, item) for item in items}, place.number)
+        for number, finished in enumerate(place.run(items, pace.amounts), start=1):
             item, done = finished.item, finished.done
             pace.ended(item, finished.seconds if done.failure is None else None)
             mark, left = "[green]done[/]" if done.failure is None else "[red]failed[/]", pace.left()

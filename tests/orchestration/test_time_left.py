@@ -1,16 +1,18 @@
+"""How long an audit still takes, from the items that have ended."""
+
 import pytest
 
-from orchestration.audit_run import Pace, alike_if_unknown
+from orchestration.audit_run import Pace, Work
 from orchestration.items import Item
 
 BIG, SMALL, LAST = (Item("cells", f"{name}|m") for name in ("big", "small", "last"))
 OF_WORDS = Item("answers", "m|slice")
-WEIGHTS = {BIG: 900.0, SMALL: 50.0, LAST: 50.0}
+WORK = {BIG: Work("cells", 900.0), SMALL: Work("cells", 50.0), LAST: Work("cells", 50.0)}
 
 
-def pace(weights=WEIGHTS, *, at_once=1, **seconds):
-    made = Pace(weights, at_once)
-    for item in weights:
+def pace(work=WORK, *, at_once=1, **seconds):
+    made = Pace(work, at_once)
+    for item in work:
         if (name := item.key.partition("|")[0]) in seconds:
             made.ended(item, seconds[name])
     return made
@@ -24,10 +26,10 @@ def test_what_is_left_goes_by_the_work_that_is_left():
 
 
 @pytest.mark.parametrize("of_the_first", [None, 0.0])
-def test_where_the_work_of_one_is_not_known_all_count_alike(of_the_first):
-    weights = alike_if_unknown({**WEIGHTS, BIG: of_the_first, OF_WORDS: None})
-    assert set(weights.values()) == {1.0}
-    assert alike_if_unknown({**WEIGHTS, OF_WORDS: None}) == {**WEIGHTS, OF_WORDS: 1.0}
+def test_where_the_work_of_one_is_not_known_those_of_its_kind_count_alike(of_the_first):
+    unknown = {**WORK, BIG: Work("cells", of_the_first)}
+    assert pace({**unknown, OF_WORDS: Work("answers", 7.0)}).amounts == {BIG: 1, SMALL: 1, LAST: 1, OF_WORDS: 7}
+    assert pace(unknown, big=4.0).left() == pytest.approx(8.0)
 
 
 def test_one_that_failed_says_nothing_of_the_others():
@@ -41,4 +43,5 @@ def test_several_at_once_take_a_part_of_the_time_each():
 
 
 def test_of_another_kind_of_work_the_mean_is_expected():
-    assert pace({**WEIGHTS, OF_WORDS: 1.0}, big=90.0, small=5.0, last=5.0).left() == pytest.approx(100.0 / 3)
+    work = {**WORK, OF_WORDS: Work("answers", None)}
+    assert pace(work, big=90.0, small=5.0, last=5.0).left() == pytest.approx(100.0 / 3)
