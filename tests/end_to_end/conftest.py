@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 
+import dagster as dg
 import pytest
 from homes import SHARED, Home, make_home, set_up_stores
 
@@ -60,3 +61,25 @@ def _killed_and_gone_on_with(folder):
     assert code == 0, output
     before = home.table_sha256()
     return done, output, (*home.run("audit"), before)
+
+
+@pytest.fixture
+def small(resumed, tmp_path):
+    """Return a copy of a home with one suite that may be changed."""
+    home = Home(tmp_path / "small")
+    shutil.copytree(resumed[0].folder, home.folder, ignore=shutil.ignore_patterns("quality"))
+    return home
+
+
+@pytest.fixture
+def home(request):
+    """Return the small home, or that of the fixture that a test names."""
+    return request.getfixturevalue(getattr(request, "param", "small"))
+
+
+@pytest.fixture
+def instance(home, monkeypatch):
+    """Return the Dagster instance of the home."""
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
+    with dg.DagsterInstance.get() as opened:
+        yield opened

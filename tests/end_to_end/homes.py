@@ -137,3 +137,9 @@ def forward_passes(output: str) -> int:
     found = re.search(r"(\d+) forward passes", output)
     assert found, output
     return int(found.group(1))
+
+
+def edited(home: Home, **changes) -> None:
+    """Change settings of a home's audit file."""
+    content = yaml.safe_load(home.workspace.audit_path.read_text())
+    home.workspace.audit_path.write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

@@ -1,14 +1,13 @@
 """What the rule of what is up to date looks at: each change here computes anew what it concerns, and nothing else."""
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from test_incremental import edited, instance, made_since, runs, stale_to_dagster  # noqa: F401
+from homes import edited
+from told_to_dagster import made_since, runs
 
 from assets.gates import checks_not_passed
 from assets.up_to_date import NEVER, Present
@@ -16,7 +15,6 @@ from orchestration.audit_plan import AuditPlan
 from orchestration.definitions import build_definitions
 from plumbline.errors import StorageError
 from plumbline.storage.builds import read_build, write_build
-from resources.checkout import PROJECT
 
 DATASET, MODEL = "fairface", "small-control-3k"
 CELL = f"{DATASET}|{MODEL}"
@@ -82,29 +80,29 @@ def test_damage_to_what_has_been_replaced_forgets_nothing(copied):
     assert changes(copied, "trident_metrics", CELL) == []
 
 
-def test_verdicts_of_labels_that_nothing_uses_are_renewed_without_reading_again(copied, instance):  # noqa: F811
+def test_verdicts_of_labels_that_nothing_uses_are_renewed_without_reading_again(home, instance):
     balance = {"race": [0.10, 0.20]}
-    datasets = yaml.safe_load(copied.workspace.audit_path.read_text())["datasets"]
+    datasets = yaml.safe_load(home.workspace.audit_path.read_text())["datasets"]
     datasets[DATASET]["balance"] = balance
-    edited(copied, audit=[{"suites": ["crime"]}], datasets=datasets, thresholds={"label_error": 0.001})
-    before, assets = runs(instance), plan(copied).out_of_date("datasets", DATASET)
+    edited(home, audit=[{"suites": ["crime"]}], datasets=datasets, thresholds={"label_error": 0.001})
+    before, assets = runs(instance), plan(home).out_of_date("datasets", DATASET)
     assert set(assets) == {"records", "extended_records"}
     assert all("ranges that the audit file declares now" in why for reasons in assets.values() for why in reasons)
-    code, output = copied.run("audit")
+    code, output = home.run("audit")
     assert code == 0 and "warning: check label_error" in output, output
     assert not {"records", "extended_records"} & {asset for asset, _ in made_since(instance, before)}
-    [failed] = checks_not_passed(copied.workspace, DATASET, of=("records", "extended_records"))
-    assert failed.failed and plan(copied).everything() == {}
+    [failed] = checks_not_passed(home.workspace, DATASET, of=("records", "extended_records"))
+    assert failed.failed and plan(home).everything() == {}
 
 
-def test_a_refused_dataset_is_refused_from_its_verdict(copied, instance):  # noqa: F811
-    datasets = yaml.safe_load(copied.workspace.audit_path.read_text())["datasets"]
+def test_a_refused_dataset_is_refused_from_its_verdict(home, instance):
+    datasets = yaml.safe_load(home.workspace.audit_path.read_text())["datasets"]
     datasets[DATASET]["balance"] = {"race": [0.3, 0.4]}
-    edited(copied, datasets=datasets)
-    code, first = copied.run("audit")
+    edited(home, datasets=datasets)
+    code, first = home.run("audit")
     assert code == 1 and "check label_balance failed: race" in first
     before, said = runs(instance), [line for line in first.splitlines() if "check label_balance failed" in line]
-    code, second = copied.run("audit")
+    code, second = home.run("audit")
     assert code == 1
     # Without another dataset there is nothing to join.
     assert {run.job_name for run in instance.get_runs() if run.run_id not in before} == {"findings"}
@@ -113,21 +111,3 @@ def test_a_refused_dataset_is_refused_from_its_verdict(copied, instance):  # noq
     assert [line for line in second.splitlines() if "step(s) failed" in line] == [
         line for line in first.splitlines() if "step(s) failed" in line
     ]
-
-
-def test_what_a_killed_audit_made_anew_is_told_to_dagster_by_the_next(copied, instance):  # noqa: F811
-    script = Path(__file__).with_name("with_a_word_more.py")
-    killed, finished = (
-        subprocess.run(
-            [sys.executable, str(script), *arguments],
-            cwd=PROJECT,
-            env=copied.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        for arguments in (["killed", "audit"], ["audit"])
-    )
-    assert killed.returncode == -9, killed.stdout + killed.stderr
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert stale_to_dagster(copied, instance) == {}

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
-from homes import make_home
-
-
-def edited(home, **changes):
-    content = yaml.safe_load(home.workspace.audit_path.read_text())
-    home.workspace.audit_path.write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))
+from homes import edited, make_home
 
 
 def runs_of(home, monkeypatch):
@@ -29,15 +23,15 @@ def runs_of(home, monkeypatch):
         return found
 
 
-def test_two_processes_give_the_same_bytes(copied, monkeypatch):
-    before, first = copied.table_sha256(), runs_of(copied, monkeypatch)
-    edited(copied, devices=2)
-    code, output = copied.run("audit", "--force", "outcome_metrics")
+def test_two_processes_give_the_same_bytes(small, monkeypatch):
+    before, first = small.table_sha256(), runs_of(small, monkeypatch)
+    edited(small, devices=2)
+    code, output = small.run("audit", "--force", "outcome_metrics")
     assert code == 0, output
-    new = runs_of(copied, monkeypatch)[: -len(first)]
+    new = runs_of(small, monkeypatch)[: -len(first)]
     assert len({process for _, process in new}) == 2, "each cell in a process of its own"
     assert all(status is dg.DagsterRunStatus.SUCCESS for status, _ in new)
-    assert copied.table_sha256() == before
+    assert small.table_sha256() == before
 
 
 def children(process):

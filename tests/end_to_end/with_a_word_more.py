@@ -25,17 +25,17 @@ suites._read = _with_burglar
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["killed"]:
-        from orchestration.audit_run import AuditRun
+        from orchestration.items import ItemRunner
 
         del sys.argv[1]
-        tell = AuditRun._report_unchanged
+        tell = ItemRunner.report_unchanged
 
-        def tell_or_die(run, job, key):
-            if job == "cells":
+        def tell_or_die(runner, item):
+            if item.job == "cells":
                 os.kill(os.getpid(), signal.SIGKILL)
-            tell(run, job, key)
+            tell(runner, item)
 
-        AuditRun._report_unchanged = tell_or_die
+        ItemRunner.report_unchanged = tell_or_die
     from orchestration.command_line import main
 
     main()
