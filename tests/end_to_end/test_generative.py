@@ -41,6 +41,7 @@ def generative_home(folder, lvlms, *, design=DESIGN, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     audit = {
         "title": "A generative audit",
+        "devices": 1,
         "statistics": {"resamples": 500, "permutations": 500},
         "datasets": DATASETS,
         "lvlms": lvlms,
