@@ -23,7 +23,7 @@ REAL_DATA = Path(os.environ.get("PLUMBLINE_SHARED_DATA", PROJECT.parent / "share
 
 # `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
 # new ones.
-settings.register_profile("same", derandomize=True)
+settings.register_profile("same", derandomize=True, max_examples=50)
 settings.register_profile("new", max_examples=500)
 settings.load_profile("same")
 
