@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -144,11 +145,10 @@ class Workers:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         for worker in self._workers:
-            if worker.item is None:
-                worker.pipe.close()  # it ends
-            elif error is not None:
+            if worker.item is not None and error is not None:
                 with suppress(ProcessLookupError):
                     os.kill(worker.process.pid, signal.SIGINT)
+            worker.pipe.close()  # it ends when it wants the next item
         try:
             for worker in self._workers:
                 worker.process.join()
@@ -326,7 +326,7 @@ def _work(pipe: Connection, given: _Given) -> None:
     if given.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = given.gpu
     if given.tells:
-        tell_progress(lambda *told: pipe.send(_Progress(*told)))
+        tell_progress(partial(_tell, pipe))
     os.environ |= {"PLUMBLINE_AUDIT": str(given.audit_path), "PLUMBLINE_HOME": str(given.home)}
     from orchestration.definitions import defs
 
@@ -345,6 +345,11 @@ def _work(pipe: Connection, given: _Given) -> None:
         pass
     except PlumblineError as error:
         pipe.send(error)
+
+
+def _tell(pipe: Connection, *told: Any) -> None:
+    with suppress(OSError):  # the audit is ending
+        pipe.send(_Progress(*told))
 
 
 def _end_with_the_audit() -> None:

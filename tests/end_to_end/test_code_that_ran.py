@@ -31,6 +31,7 @@ PLAIN = yaml.safe_load((PROJECT / "audit.yaml").read_text())
 MODEL, OTHERS = "small-bazaar-3k", ["small-control-3k", "small-atlas-3k", "large-bazaar-3k"]
 FITTED = {"attribute": "race", "epochs": 1, "batch": 16}
 HOME = {
+    "devices": 1,
     "labeller": MODEL,
     "statistics": {"resamples": 100, "permutations": 100},
     "datasets": {name: PLAIN["datasets"][name] for name in ("visitors", "neutral", "pata", "fairface")}
