@@ -40,6 +40,7 @@ _JOINING = code_version(
         __name__,
         "assets.agreement",
         "assets.cells",
+        "assets.embeddings",
         "assets.geometry",
         "assets.language",
         "assets.metrics",
@@ -134,7 +135,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         shells=[
             __name__, "assets.answers", "assets.answers_checks", "assets.asked_cells", "assets.audit_changes",
             "assets.audit_comparison", "assets.audit_diff", "assets.audit_tables", "assets.cells", "assets.checks",
-            "assets.explanation", "assets.geometry", "assets.language", "assets.lineage", "assets.metrics",
+            "assets.embeddings", "assets.explanation", "assets.geometry", "assets.language", "assets.lineage", "assets.metrics",
             "assets.model_addresses", "assets.report_inputs", "assets.slices", "plumbline.generators.design",
             "plumbline.world.folders",
         ],

@@ -19,7 +19,9 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
-_VERSION = code_version(geometry_rows, geometry_words, prompt_embeddings, shells=[__name__, "assets.metrics"])
+_VERSION = code_version(
+    geometry_rows, geometry_words, prompt_embeddings, shells=[__name__, "assets.embeddings", "assets.metrics"]
+)
 WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 
