@@ -63,6 +63,9 @@ bench-calibration: $(READY)  ## coverage, level and power of every family in 4,0
 bench-incremental: $(READY)  ## what an audit costs after a change, against a cold one (some minutes)
 	$(BIN)/python -m benchmarks.incremental
 
+bench-devices: $(READY)  ## an audit by one process and by several, and eight simulated devices (half an hour)
+	@$(BIN)/python -m benchmarks.devices
+
 bench-encoders: $(READY)  ## images/s of the engine against plain loops, on the CPU or a GPU
 	@$(BIN)/python -m benchmarks.encoders
 

@@ -135,8 +135,8 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         shells=[
             __name__, "assets.answers", "assets.answers_checks", "assets.asked_cells", "assets.audit_changes",
             "assets.audit_comparison", "assets.audit_diff", "assets.audit_tables", "assets.cells", "assets.checks",
-            "assets.embeddings", "assets.explanation", "assets.geometry", "assets.language", "assets.lineage", "assets.metrics",
-            "assets.model_addresses", "assets.report_inputs", "assets.slices", "plumbline.generators.design",
+            "assets.embeddings", "assets.explanation", "assets.geometry", "assets.language", "assets.lineage",
+            "assets.metrics", "assets.model_addresses", "assets.report_inputs", "assets.slices", "plumbline.generators.design",
             "plumbline.world.folders",
         ],
         files=[DESCRIPTIONS],
