@@ -105,11 +105,6 @@ def answers_not_checked(workspace: Workspace, partition: str) -> list[CheckNotPa
     return found
 
 
-def failed_checks(workspace: Workspace, dataset: str, *, of: tuple[str, ...]) -> list[str]:
-    """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset."""
-    return [check.description for check in checks_not_passed(workspace, dataset, of=of)]
-
-
 def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
     """Return why there is no number of a dataset: it was refused, or nothing has looked at it yet; None if it passed.
 

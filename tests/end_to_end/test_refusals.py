@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 from homes import few_faces, make_home
 
-from assets.gates import failed_checks
+from assets.gates import checks_not_passed
 from assets.partitions import cell_key
 from assets.sources import report_sources
 from orchestration.definitions import build_definitions
@@ -12,6 +12,10 @@ from orchestration.instance import register_partitions
 from orchestration.job_run import run_job
 
 MODEL = "small-control-3k"
+
+
+def failed_checks(workspace, dataset, *, of):
+    return [check.description for check in checks_not_passed(workspace, dataset, of=of)]
 
 
 @pytest.fixture(scope="module")
