@@ -15,7 +15,6 @@ from dagster._utils import iterate_with_context
 from dagster_dask.executor import DaskExecutor
 from distributed import Client, LocalCluster, as_completed
 
-from plumbline.concurrency import usable_cores
 from plumbline.errors import ConfigError
 
 _ANSWERS_S = "10s"
@@ -84,7 +83,7 @@ def execute_step(
 
 
 def number_of_workers(cluster: Mapping[str, Any]) -> int:
-    """Return how many workers a cluster has, as the executor's configuration names it; at least one.
+    """Return how many workers an existing cluster has, as the executor's configuration names it; at least one.
 
     Raises
     ------
@@ -92,8 +91,8 @@ def number_of_workers(cluster: Mapping[str, Any]) -> int:
         If nothing answers at its address.
     """
     ((kind, settings),) = cluster.items()
-    if kind == "local":
-        return int(settings.get("n_workers") or usable_cores())
+    if kind == "local":  # each run starts one of its own
+        return 1
     try:
         with Client(settings["address"], timeout=_ANSWERS_S) as client:
             return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))

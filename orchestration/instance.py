@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import IO
 
 import dagster as dg
+from upath import UPath
 
 from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
-from plumbline.storage.files import require_reachable
+from plumbline.storage.files import commit_bytes, require_reachable
 from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
@@ -160,17 +162,24 @@ def close_lost(instance: dg.DagsterInstance) -> None:
 
 @contextmanager
 def pool_slots(instance: dg.DagsterInstance, pool: str, number: int) -> Iterator[None]:
-    """Let so many steps of a pool run at once inside: one a device. Afterwards the pool has the limit that it had."""
-    storage = instance.event_log_storage
-    before = {each.name: each.limit for each in storage.get_pool_limits() if not each.from_default}
+    """Let so many steps of a pool run at once inside: one a device. Afterwards the pool has the limit that it had.
+
+    What it had is kept in a file meanwhile, so that an audit after one that was killed knows it too.
+    """
+    storage, kept = instance.event_log_storage, Path(instance.root_directory) / f"limit-of-{pool}.json"
+    if not kept.exists():
+        limits = {each.name: each.limit for each in storage.get_pool_limits() if not each.from_default}
+        commit_bytes(UPath(kept), json.dumps(limits.get(pool)).encode())
+    before = json.loads(kept.read_text("utf-8"))
     storage.set_concurrency_slots(pool, number)
     try:
         yield
     finally:
-        if pool in before:
-            storage.set_concurrency_slots(pool, before[pool])
-        else:
+        if before is None:
             storage.delete_concurrency_limit(pool)
+        else:
+            storage.set_concurrency_slots(pool, before)
+        kept.unlink()
 
 
 def register_partitions(instance: dg.DagsterInstance, workspace: Workspace) -> None:

@@ -9,6 +9,7 @@ of the audit is copied. A worker that is gone costs what its step had not yet ke
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
 from orchestration.items import Done, Item, ItemRunner
+from orchestration.terminal import say_warnings_plainly
 from plumbline.checkpoints.device import visible_gpus
 from plumbline.concurrency import share_cores, usable_cores
 from plumbline.config.audit import Audit
@@ -72,16 +74,23 @@ class ThisProcess:
         """Work on the items, those of a model one after the other."""
         waiting, held = list(items), None
         while waiting:
-            waiting.remove(item := next_item(waiting, weights, held=held, elsewhere=()))
+            item = next_item(waiting, weights, held=held)
+            assert item is not None, "nobody else works here"
+            waiting.remove(item)
             held, began = item.model, time.monotonic()
             done = self._runner.run(item)
             yield Finished(item, done, time.monotonic() - began)
 
 
 def next_item(
-    waiting: Sequence[Item], weights: Mapping[Item, float], *, held: str | None, elsewhere: Collection
-) -> Item:
-    """Return the item that a worker does next.
+    waiting: Sequence[Item],
+    weights: Mapping[Item, float],
+    *,
+    held: str | None,
+    elsewhere: Collection[str | None] = (),
+    alone: Collection[str] = (),
+) -> Item | None:
+    """Return the item that a worker does next; None where what is waiting is for others.
 
     One of the model that it holds; else of the model with most to do that no other worker holds; else of the one with
     most to do. Of one model the first; among models with as much to do, the first too.
@@ -92,7 +101,12 @@ def next_item(
         The model that the worker holds.
     elsewhere : collection of str
         Models that other workers hold.
+    alone : collection of str
+        Models that one worker asks at a time: how many requests are under way at an endpoint is said of one.
     """
+    waiting = [item for item in waiting if item.model not in alone or item.model not in elsewhere]
+    if not waiting:
+        return None
     if mine := [item for item in waiting if item.model == held and held is not None]:
         return mine[0]
     to_do: dict[str | Item, float] = {}
@@ -126,7 +140,11 @@ class Workers:
     instance : DagsterInstance
     workspace : Workspace
     number : int
-        Of processes.
+        Of processes at most: they are started when there are as many items.
+    at_once : int
+        How many are started at once.
+    models : bool
+        Whether those need models.
     tell : callable, optional
         Is told of the progress of long steps; without it each worker prints a line now and then.
     """
@@ -135,13 +153,28 @@ class Workers:
     instance: dg.DagsterInstance
     workspace: Workspace
     number: int
+    at_once: int = 0
+    models: bool = False
     tell: Told | None = None
     _workers: list[_Worker] = field(default_factory=list)
 
     def __enter__(self) -> "Workers":
-        self._gpus = visible_gpus() if self.workspace.audit.device != "cpu" else ()
-        self._workers = [self._start(number) for number in range(self.number)]
+        self._gpus = visible_gpus() if _here() and self.workspace.audit.device != "cpu" else ()
+        try:
+            self._start_for(self.at_once, models=self.models)
+        except BaseException:
+            self.__exit__(None)
+            raise
         return self
+
+    def _start_for(self, items: int, *, models: bool) -> None:
+        """Start as many more processes as there are items for; for one item alone none."""
+        if items < 2 or len(self._workers) >= min(items, self.number):
+            return
+        if not self._workers:
+            _import_once(models)
+        for number in range(len(self._workers), min(items, self.number)):
+            self._workers.append(self._start(number))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         for worker in self._workers:
@@ -154,7 +187,7 @@ class Workers:
                 worker.process.join()
         except KeyboardInterrupt:  # the second
             for worker in self._workers:
-                worker.process.kill()
+                _kill(worker.process.pid)
             raise
 
     def _start(self, number: int) -> _Worker:
@@ -176,13 +209,23 @@ class Workers:
         PlumblineError
             That a worker met outside of a step, such as a disk that is full.
         """
+        plan = self.runner.plan
+        if not self._workers and len(items) > 1:
+            self.models = plan.with_models({asset for item in items for asset in plan.out_of_date(*item)})
+        self._start_for(len(items), models=self.models)
+        if not self._workers:
+            yield from ThisProcess(self.runner).run(items, weights)
+            return
         waiting, tries, began = list(items), dict.fromkeys(items, 0), dict[Item, float]()
+        endpoints = {name for name, entry in self.workspace.audit.lvlms.items() if entry.endpoint}
         cores = max(1, usable_cores() // min(self.number, len(items)))
         while waiting or any(worker.item for worker in self._workers):
             for worker in self._workers:
                 if worker.item is None and waiting:
                     elsewhere = {other.model for other in self._workers if other is not worker}
-                    item = next_item(waiting, weights, held=worker.model, elsewhere=elsewhere)
+                    item = next_item(waiting, weights, held=worker.model, elsewhere=elsewhere, alone=endpoints)
+                    if item is None:
+                        continue
                     waiting.remove(item)
                     tries[item] += 1
                     began[item] = time.monotonic()
@@ -225,10 +268,10 @@ class Workers:
 
 def _gone(exitcode: int | None) -> str:
     name = signal.Signals(-exitcode).name if exitcode is not None and exitcode < 0 else f"exit status {exitcode}"
-    return (
-        f"its process was gone before it was done, {_TRIES} times ({name}). What is finished is kept. SIGKILL is what "
-        "the system sends when memory runs out: ask for fewer `devices` in the audit file"
-    )
+    said = f"its process was gone before it was done, {_TRIES} times ({name}). What is finished is kept"
+    if exitcode == -signal.SIGKILL:
+        said += ". It is what the system does when memory runs out: ask for fewer `devices` in the audit file"
+    return said
 
 
 @contextmanager
@@ -246,19 +289,25 @@ def work_place(
     Parameters
     ----------
     at_once : int
-        The most items that could be worked on at once: one is worked on in this process.
+        The most items that are known now to be worked on side by side; others may follow from them.
     assets : collection of str
         That will be computed: of what they need is known what workers import.
     """
-    number = min(at_once, number_of_workers(workspace.audit))
+    number = number_of_workers(workspace.audit)
     if number < 2:
         yield ThisProcess(runner)
         return
-    _import_once(runner.plan.with_models(assets))
-    here = os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS
-    slots: AbstractContextManager[None] = pool_slots(instance, POOL, number) if here else nullcontext()
-    with slots, Workers(runner, instance, workspace, number, tell) as workers:
+    if tell:
+        tell_progress(tell)  # what is done in this process too
+    models = runner.plan.with_models(assets)
+    slots: AbstractContextManager[None] = pool_slots(instance, POOL, number) if _here() else nullcontext()
+    with slots, Workers(runner, instance, workspace, number, at_once, models, tell) as workers:
         yield workers
+
+
+def _here() -> bool:
+    """Return whether steps are executed in the processes of the audit."""
+    return os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS
 
 
 def number_of_workers(audit: Audit) -> int:
@@ -268,8 +317,9 @@ def number_of_workers(audit: Audit) -> int:
     machine: as many as `devices` says; by default one for each GPU; without a GPU as many as there are cores, four at
     most, which share the cores.
     """
-    if os.environ.get(VARIABLE, IN_PROCESS) != IN_PROCESS:
-        return runs_at_once()
+    if not _here():
+        room = runs_at_once()
+        return room if audit.devices == "auto" else min(room, audit.devices)
     if audit.devices != "auto":
         return audit.devices
     if audit.device != "cpu" and (gpus := visible_gpus()):
@@ -277,9 +327,8 @@ def number_of_workers(audit: Audit) -> int:
     return min(MOST_ON_CORES, usable_cores())
 
 
-_PROCESSES: Any = multiprocessing.get_context(
-    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-)
+# Elsewhere libraries of the system do not survive a fork.
+_PROCESSES: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
 def _import_once(models: bool) -> None:
@@ -290,7 +339,14 @@ def _import_once(models: bool) -> None:
         # Each has as many threads of torch as there are cores; one that has nothing to do must not keep a core busy.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         _PROCESSES.set_forkserver_preload([*_IMPORTED, *([_WITH_MODELS] if models else [])])
-        forkserver.ensure_running()
+        # Until its imports are made it would meet Ctrl-C; each worker sets what it does itself.
+        main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+        try:
+            forkserver.ensure_running()
+        finally:
+            if main:
+                signal.signal(signal.SIGINT, before)
 
 
 class _Given(NamedTuple):
@@ -328,11 +384,12 @@ def _work(pipe: Connection, given: _Given) -> None:
     if given.tells:
         tell_progress(partial(_tell, pipe))
     os.environ |= {"PLUMBLINE_AUDIT": str(given.audit_path), "PLUMBLINE_HOME": str(given.home)}
-    from orchestration.definitions import defs
-
-    workspace = Workspace(audit_path=given.audit_path, home=given.home)
-    plan = AuditPlan(defs, workspace, forced=given.forced, keeps=False)
     try:
+        from orchestration.definitions import defs
+
+        say_warnings_plainly()
+        workspace = Workspace(audit_path=given.audit_path, home=given.home)
+        plan = AuditPlan(defs, workspace, forced=given.forced, keeps=False)
         with opened(workspace) as instance:
             runner = ItemRunner(defs, instance, workspace, plan, did=pipe.send)
             while True:
@@ -341,10 +398,11 @@ def _work(pipe: Connection, given: _Given) -> None:
                 plan.look_again()
                 plan.anew = set(order.anew)
                 pipe.send(runner.run(order.item))
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+    except (EOFError, KeyboardInterrupt, ConnectionError):
         pass
     except PlumblineError as error:
-        pipe.send(error)
+        with suppress(OSError):  # another has said it, and the audit is over
+            pipe.send(error)
 
 
 def _tell(pipe: Connection, *told: Any) -> None:
@@ -357,4 +415,13 @@ def _end_with_the_audit() -> None:
     audit = multiprocessing.parent_process()
     if audit is not None:
         wait([audit.sentinel])
-        os._exit(1)
+        _kill(os.getpid())
+
+
+def _kill(worker: int) -> None:
+    """End a worker at once, with the processes that it started."""
+    with suppress(ProcessLookupError):
+        if os.getsid(worker) == worker:
+            os.killpg(worker, signal.SIGKILL)
+        else:
+            os.kill(worker, signal.SIGKILL)

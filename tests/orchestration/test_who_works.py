@@ -1,5 +1,7 @@
 """Which items of an audit are worked on where, and by how many."""
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
 
@@ -27,6 +29,13 @@ def test_a_model_is_loaded_where_no_other_worker_has_it_and_most_is_to_do():
 def test_items_without_a_model_are_each_their_own():
     datasets = [Item("datasets", "small"), Item("datasets", "large")]
     assert next_item(datasets, {datasets[1]: 5.0}, held=None, elsewhere={None}) == datasets[1]
+
+
+def test_an_endpoint_is_asked_by_one_alone():
+    slices = [Item("answers", "served|one"), Item("answers", "served|two")]
+    assert next_item(slices, {}, held=None, elsewhere={"served"}, alone={"served"}) is None
+    assert next_item([*slices, B1], {}, held=None, elsewhere={"served"}, alone={"served"}) == B1
+    assert next_item(slices, {}, held="served", elsewhere=(), alone={"served"}) == slices[0]
 
 
 def audit(**settings):
@@ -62,3 +71,15 @@ def test_the_pool_has_a_slot_for_each_and_then_its_own_limit_again(before):
             for i in (1, 2, 3):
                 storage.free_concurrency_slots_for_run(f"run{i}")
         assert {pool.name: pool.limit for pool in storage.get_pool_limits()} == ({"gpu": before} if before else {})
+
+
+def test_after_an_audit_that_was_killed_the_pool_has_its_own_limit_again():
+    with dg.instance_for_test(overrides={"concurrency": {"pools": {"default_limit": 1}}}) as instance:
+        storage, kept = instance.event_log_storage, Path(instance.root_directory) / "limit-of-gpu.json"
+        with pool_slots(instance, "gpu", 4):
+            left = kept.read_bytes()
+        storage.set_concurrency_slots("gpu", 4)  # what a killed one leaves
+        kept.write_bytes(left)
+        with pool_slots(instance, "gpu", 2):
+            assert kept.read_bytes() == left
+        assert storage.get_pool_limits() == [] and not kept.exists()
