@@ -57,7 +57,7 @@ bench-statistics: $(READY)  ## intervals, tests and word counts against scipy, p
 bench-mitigation: $(READY)  ## the batched logit adjustment against the released loop, with its bar
 	@$(BIN)/python -m benchmarks.mitigation
 
-bench-calibration: $(READY)  ## coverage, level and power of every family in 4,000 simulated audits
+bench-calibration: $(READY)  ## do intervals and tests keep their word: worst cell of each block beside its bar
 	@$(BIN)/python -m benchmarks.calibration
 
 bench-incremental: $(READY)  ## what an audit costs after a change, against a cold one (some minutes)

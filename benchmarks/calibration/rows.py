@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
 
-from benchmarks.calibration.worlds import CORRELATION, effect_size, group_rates, log_top_shares
+from benchmarks.calibration.blocks import Block, Cell, Drawn
+from benchmarks.calibration.worlds import CORRELATION, effect_size, group_rates, log_top_shares, world
+from plumbline.metrics import MetricSettings
+from plumbline.metrics.registry import FAMILIES
 
 TOP_SHARE = 0.5
 """k / n of the rows on a world of 400 images."""
@@ -37,12 +41,14 @@ class Calibrated:
     truth: Callable[[float], float]
     tested: bool = True
 
-    def row(self, table: pl.DataFrame) -> dict[str, float]:
-        """Return value, ends and p of the one row."""
+    def drawn(self, table: pl.DataFrame, beta: float) -> Drawn:
+        """Return value, ends and p of the one row, with the truth."""
         chosen = table.filter(pl.col(name) == value for name, value in self.where.items())
         if chosen.height != 1:
             raise ValueError(f"{self.title}: {chosen.height} rows, expected 1")
-        return chosen.select("value", "ci_low", "ci_high", "p").row(0, named=True)
+        row = chosen.select("value", "ci_low", "ci_high", "p").row(0, named=True)
+        p = row.pop("p")
+        return Drawn(**row, truth=self.truth(beta), p=p if self.tested else float("nan"), null=beta == 0)
 
 
 def _gap(beta: float) -> float:
@@ -89,3 +95,23 @@ READINGS = (
     Calibrated("NDKL", "ranking_metrics", {"metric": "ndkl", "definition": "equal", "event": "agency_negative"},
                lambda _: float("nan")),
 )  # fmt: skip
+
+
+IMAGES = 400
+STRENGTHS = (0.0, 0.1, 0.2, 0.4)
+
+
+def drawn(seed: int, *, beta: float) -> dict[str, Drawn]:
+    """Return every reading of one world."""
+    cell = world(seed, beta=beta, n=IMAGES)
+    settings = MetricSettings(seed=seed, resamples=400, permutations=399)
+    tables = {
+        name: FAMILIES[name].compute(cell, settings=settings) for name in dict.fromkeys(r.family for r in READINGS)
+    }
+    return {r.title: r.drawn(tables[r.family], beta) for r in READINGS}
+
+
+BLOCK = Block(
+    title=f"Rows of an audit: {IMAGES} faces of two groups, by strength of the planted association",
+    cells=tuple(Cell(f"strength {beta}", partial(drawn, beta=beta)) for beta in STRENGTHS),
+)
