@@ -43,6 +43,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     from orchestration.definitions import defs
     from orchestration.instance import audit_lock, opened
     from orchestration.interrupt import interrupt_told
+    from orchestration.items import ItemRunner
     from orchestration.watched_folder import find_checkpoints
     from resources.asking_endpoints import ask_endpoints
 
@@ -62,7 +63,8 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
                 console.print(f"Nothing changed since the last audit: all {plan.number():,} results are up to date.")
             else:
                 with opened(workspace) as instance:
-                    outcome = AuditRun(defs, instance, workspace, plan, console=console).execute(stale)
+                    runner = ItemRunner(defs, instance, workspace, plan)
+                    outcome = AuditRun(runner, console=console).execute(stale)
     except KeyboardInterrupt:
         errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
         raise typer.Exit(130) from None

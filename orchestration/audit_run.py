@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-import dagster as dg
 from rich.console import Console
 
 from assets.asked_cells import cell_suites
@@ -14,7 +13,7 @@ from assets.plans import images_of, plan_generation, recorded
 from assets.progress import Bars
 from assets.slices import asked_slices
 from assets.sources import report_sources
-from orchestration.audit_plan import FINDINGS, AuditPlan, Stage
+from orchestration.audit_plan import FINDINGS, Stage
 from orchestration.instance import close_orphans, register_partitions, register_slices
 from orchestration.items import Done, Item, ItemRunner
 from orchestration.workers import WorkPlace, work_place
@@ -130,28 +129,16 @@ class AuditRun:
 
     Parameters
     ----------
-    definitions : Definitions
-    instance : DagsterInstance
-    workspace : Workspace
-    plan : AuditPlan
+    runner : ItemRunner
+        Computes items in this process.
     console : Console
         Where progress is shown.
     """
 
-    def __init__(
-        self,
-        definitions: dg.Definitions,
-        instance: dg.DagsterInstance,
-        workspace: Workspace,
-        plan: AuditPlan,
-        *,
-        console: Console,
-    ) -> None:
-        self._instance = instance
-        self._workspace = workspace
-        self._plan = plan
+    def __init__(self, runner: ItemRunner, *, console: Console) -> None:
+        self._runner = runner
+        self._instance, self._workspace, self._plan = runner.instance, runner.workspace, runner.plan
         self._console = console
-        self._runner = ItemRunner(definitions, instance, workspace, plan)
         self._left: list[Item] = []
         self.outcome = Outcome()
 
@@ -189,9 +176,7 @@ class AuditRun:
         assets = {asset for names in stale.values() for asset in names}
         bars = Bars(self._console)
         tell = bars.show if self._console.is_terminal else None
-        with work_place(
-            self._runner, self._instance, self._workspace, at_once=at_once, assets=assets, tell=tell
-        ) as place:
+        with work_place(self._runner, at_once=at_once, assets=assets, tell=tell) as place:
             if tell is None or place.number == 1:  # a step in this process shows its own
                 yield place
             else:

@@ -91,8 +91,8 @@ class ItemRunner:
         *,
         did: Callable[[NextRun], None] = lambda _: None,
     ) -> None:
-        self._did = did
-        self._definitions, self._instance, self._workspace, self.plan = definitions, instance, workspace, plan
+        self._did, self._definitions = did, definitions
+        self.instance, self.workspace, self.plan = instance, workspace, plan
         self._ran: set[str] = set()
 
     def run(self, item: Item) -> Done:
@@ -107,7 +107,7 @@ class ItemRunner:
             if done.failure is not None:
                 break
             one = plan.next_run(*item, stale)
-            run = run_job(self._definitions, self._instance, one.job, item.partition, assets=one.computed)
+            run = run_job(self._definitions, self.instance, one.job, item.partition, assets=one.computed)
             for asset, metadata in run.materialised:
                 # The table of provenance adds up what was counted where it was done.
                 if asset != "provenance":
@@ -129,8 +129,8 @@ class ItemRunner:
 
     def report_unchanged(self, item: Item) -> None:
         """Tell Dagster of what is up to date though something that it is computed from was made anew."""
-        plan, lake = self.plan, self._workspace.lake
-        report_unchanged(self._instance, plan.graph, lake, plan.assets(item.job), item.key, anew=plan.anew)
+        plan, lake = self.plan, self.workspace.lake
+        report_unchanged(self.instance, plan.graph, lake, plan.assets(item.job), item.key, anew=plan.anew)
 
     def _tidy(self, job: str) -> None:
         """Leave alone what the first run of a job imported and defined.

@@ -20,8 +20,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import dagster as dg
-
 from assets.progress import Told, tell_progress
 from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
@@ -137,8 +135,6 @@ class Workers:
     ----------
     runner : ItemRunner
         Of this process: learns what the workers did.
-    instance : DagsterInstance
-    workspace : Workspace
     number : int
         Of processes at most: they are started when there are as many items.
     at_once : int
@@ -150,8 +146,6 @@ class Workers:
     """
 
     runner: ItemRunner
-    instance: dg.DagsterInstance
-    workspace: Workspace
     number: int
     at_once: int = 0
     models: bool = False
@@ -159,7 +153,7 @@ class Workers:
     _workers: list[_Worker] = field(default_factory=list)
 
     def __enter__(self) -> "Workers":
-        self._gpus = visible_gpus() if _here() and self.workspace.audit.device != "cpu" else ()
+        self._gpus = visible_gpus() if _here() and self.runner.workspace.audit.device != "cpu" else ()
         try:
             self._start_for(self.at_once, models=self.models)
         except BaseException:
@@ -194,7 +188,11 @@ class Workers:
         ours, theirs = _PROCESSES.Pipe()
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
         given = _Given(
-            self.workspace.audit_path, self.workspace.home, tuple(self.runner.plan.forced), gpu, self.tell is not None
+            self.runner.workspace.audit_path,
+            self.runner.workspace.home,
+            tuple(self.runner.plan.forced),
+            gpu,
+            self.tell is not None,
         )
         process = _PROCESSES.Process(target=_work, args=(theirs, given), name=f"worker {number}")
         process.start()
@@ -217,7 +215,7 @@ class Workers:
             yield from ThisProcess(self.runner).run(items, weights)
             return
         waiting, tries, began = list(items), dict.fromkeys(items, 0), dict[Item, float]()
-        endpoints = {name for name, entry in self.workspace.audit.lvlms.items() if entry.endpoint}
+        endpoints = {name for name, entry in self.runner.workspace.audit.lvlms.items() if entry.endpoint}
         cores = max(1, usable_cores() // min(self.number, len(items)))
         while waiting or any(worker.item for worker in self._workers):
             for worker in self._workers:
@@ -262,7 +260,7 @@ class Workers:
         """Start another process in the place of one that is gone, and end its run."""
         worker.pipe.close()
         worker.process.join()
-        close_lost(self.instance)
+        close_lost(self.runner.instance)
         self._workers[self._workers.index(worker)] = self._start(worker.number)
 
 
@@ -276,13 +274,7 @@ def _gone(exitcode: int | None) -> str:
 
 @contextmanager
 def work_place(
-    runner: ItemRunner,
-    instance: dg.DagsterInstance,
-    workspace: Workspace,
-    *,
-    at_once: int,
-    assets: Collection[str],
-    tell: Told | None = None,
+    runner: ItemRunner, *, at_once: int, assets: Collection[str], tell: Told | None = None
 ) -> Iterator[WorkPlace]:
     """Give where the items of an audit are worked on.
 
@@ -293,15 +285,15 @@ def work_place(
     assets : collection of str
         That will be computed: of what they need is known what workers import.
     """
-    number = number_of_workers(workspace.audit)
+    number = number_of_workers(runner.workspace.audit)
     if number < 2:
         yield ThisProcess(runner)
         return
     if tell:
         tell_progress(tell)  # what is done in this process too
     models = runner.plan.with_models(assets)
-    slots: AbstractContextManager[None] = pool_slots(instance, POOL, number) if _here() else nullcontext()
-    with slots, Workers(runner, instance, workspace, number, at_once, models, tell) as workers:
+    slots: AbstractContextManager[None] = pool_slots(runner.instance, POOL, number) if _here() else nullcontext()
+    with slots, Workers(runner, number, at_once, models, tell) as workers:
         yield workers
 
 

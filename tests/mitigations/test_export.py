@@ -3,12 +3,12 @@
 import ast
 import json
 import os
-import subprocess
 import sys
 from functools import cache
 
 import numpy as np
 import pytest
+from forked import server
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import load_file
@@ -28,25 +28,21 @@ FAMILIES = ("open_clip", "clip")
 TEXTS = ["a photo of a thief", "a photo of a hero", "a photo of a female doctor"]
 CLASSES, PROBES = ("a photo of a White", "a photo of a Black"), ("a photo of a thief", "a photo of a hero")
 
-# What stands in for a torchvision whose operators load (see plumbline/checkpoints/loading.py), then every example in
-# turn, in a process that cannot import Plumbline. What each one has at its end is kept beside it.
+# Every example in turn, in a process that cannot import Plumbline: nothing of it that was imported before is left. What
+# each one has at its end is kept beside it.
 RUNNER = """
 import contextlib, json, runpy, sys
 import torch
 torch.set_num_threads(1)
-{operators}
+for name in [name for name in sys.modules if name.partition(".")[0] == "plumbline"]:
+    del sys.modules[name]
 sys.modules["plumbline"] = None
 for example, *arguments in json.loads(sys.argv[1]):
     sys.argv = [example, *arguments]
     with open(example + ".out", "w") as printed, contextlib.redirect_stdout(printed):
         end = runpy.run_path(example, run_name="__main__")
     torch.set_grad_enabled(True)
-    torch.save({{name: end[name] for name in ("image", "before", "after", "values") if name in end}}, example + ".pt")
-"""
-OPERATORS = """
-library = torch.library.Library("torchvision", "FRAGMENT")
-for name in ("nms", "qnms"):
-    library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    torch.save({name: end[name] for name in ("image", "before", "after", "values") if name in end}, example + ".pt")
 """
 
 
@@ -136,16 +132,10 @@ def examples(encoders, folders, picture, tmp_path_factory):
             made[family, mode] = folder = root / family / mode
             export_mitigation(adjustment(mode, encoder), facts(encoder, classes=CLASSES, probes=PROBES), folder)
     runs = [[str(f / "example.py"), str(folders[family]), str(picture)] for (family, _), f in made.items()]
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, "-c", runner(), json.dumps(runs)], check=True, cwd=root, env=offline)
+    process = server().start(("-c", RUNNER, json.dumps(runs)), {**os.environ, "HF_HUB_OFFLINE": "1"})
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     return made
-
-
-@cache
-def runner():
-    from plumbline.checkpoints.loading import declare_missing_operators
-
-    return RUNNER.format(operators=OPERATORS if declare_missing_operators() else "")
 
 
 def kept(folder):

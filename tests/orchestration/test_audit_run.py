@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestration.audit_run import AuditRun
+from orchestration.items import ItemRunner
 from orchestration.job_run import run_job
 from plumbline.errors import GenerationError
 
@@ -15,7 +16,7 @@ DEAD = GenerationError("no endpoint answers any more", where="http://127.0.0.1:9
 
 @pytest.fixture
 def run():
-    return AuditRun(None, None, None, None, console=Console(file=io.StringIO(), width=200))
+    return AuditRun(ItemRunner(None, None, None, None), console=Console(file=io.StringIO(), width=200))
 
 
 def test_a_model_without_answers_is_not_measured_and_the_cause_is_named(run, monkeypatch):
