@@ -43,6 +43,8 @@ class Drawn:
         Width of the interval that version 0.5 gave for the same data, nan where that is not compared.
     held_before : bool
         Whether that one held the truth.
+    wrong : float
+        Which share of what is claimed is not so, nan where that is not asked.
     """
 
     value: float = np.nan
@@ -53,6 +55,7 @@ class Drawn:
     null: bool = False
     width_before: float = np.nan
     held_before: bool = False
+    wrong: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,10 @@ class Block:
     few : tuple of str
         Names of the cells of the short version, in `make test`.
     coverage, level : float
-        Least share of intervals that hold the truth, most p at or below 5% where nothing differs.
+        Least share of intervals that hold the truth, most p at or below 5% where nothing differs; also the largest
+        share of what is claimed that may be wrong.
+    errors : float
+        Standard errors of the simulation by which a cell may miss its bar.
     """
 
     title: str
@@ -94,6 +100,7 @@ class Block:
     few: tuple[str, ...] = ()
     coverage: float = LEAST_COVERAGE
     level: float = MOST_REJECTED
+    errors: float = MONTE_CARLO
 
 
 def simulated(
@@ -143,10 +150,17 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
     width = None
     if compared.any() and np.mean([d.held_before for d in draws]) >= LEAST_COVERAGE:
         width = float(np.median(((high - low)[compared]) / before[compared]))
+    shares = np.array([d.wrong for d in draws])
+    wrong = None if np.isnan(shares).all() else float(shares.mean())
     kept = not (
-        (coverage is not None and coverage < block.coverage - _error(block.coverage, int(defined.sum())))
-        or (null and rejected is not None and rejected > block.level + _error(block.level, int(tested.sum())))
+        (coverage is not None and coverage < block.coverage - block.errors * _error(block.coverage, int(defined.sum())))
+        or (
+            null
+            and rejected is not None
+            and rejected > block.level + block.errors * _error(block.level, int(tested.sum()))
+        )
         or (width is not None and width > MOST_WIDTH)
+        or (wrong is not None and wrong > block.level + block.errors * float(shares.std()) / np.sqrt(worlds))
     )
     return {
         "worlds": worlds,
@@ -155,12 +169,13 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
         "level": rejected if null else None,
         "power": None if null else rejected,
         "width": width,
+        "wrong": wrong,
         "kept": kept,
     }
 
 
 def _error(share: float, n: int) -> float:
-    return MONTE_CARLO * float(np.sqrt(share * (1 - share) / max(n, 1)))
+    return float(np.sqrt(share * (1 - share) / max(n, 1)))
 
 
 def worst(table: pl.DataFrame) -> list[str]:
@@ -168,7 +183,13 @@ def worst(table: pl.DataFrame) -> list[str]:
     lines = []
     for (number,), rows in table.group_by("number", maintain_order=True):
         parts = []
-        for column, descending in (("coverage", False), ("level", True), ("width", True), ("undefined", True)):
+        for column, descending in (
+            ("coverage", False),
+            ("level", True),
+            ("width", True),
+            ("wrong", True),
+            ("undefined", True),
+        ):
             seen = rows.filter(pl.col(column).is_not_null())
             if seen.height and (column != "undefined" or seen[column].max() > 0):
                 row = seen.sort(column, descending=descending, maintain_order=True).row(0, named=True)
