@@ -76,7 +76,7 @@ READINGS = (
     Calibrated("SC-WEAT effect size (two-sided p)", "association_metrics",
                {"metric": "sc_weat_effect", "definition": "two_sided", "event": "agency_negative"}, effect_size),
     Calibrated("SC-WEAT effect size (one-sided p)", "association_metrics",
-               {"metric": "sc_weat_effect", "definition": "paper", "event": "agency_negative"}, effect_size),
+               {"metric": "sc_weat_effect", "definition": "studentised", "event": "agency_negative"}, effect_size),
     Calibrated("WEAT effect size", "association_metrics", {"metric": "weat_effect", "definition": "two_sided"}, _weat),
     Calibrated("markedness of a group, %", "association_metrics",
                {"metric": "markedness", "definition": "photo", "group": "man"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ from plumbline.statistics.jackknife import ErrorSums, occurring_codes, standard_
 from plumbline.statistics.partitions import (
     SLACK,
     Alternative,
-    PermutationCounts,
+    PartitionTests,
     exact_partition_test,
     is_exact,
     random_partition_test,
@@ -40,6 +40,8 @@ from plumbline.statistics.partitions import (
     random_subsets,
     smaller_size,
 )
+
+Test = Literal["studentised", "raw_means"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def sc_weat(
     permutations: int = 10_000,
     rng: np.random.Generator,
     alternative: Alternative = "greater",
+    test: Test = "studentised",
     strict: bool = False,
     ddof: int = 1,
 ) -> Associations:
@@ -122,6 +125,11 @@ def sc_weat(
         Source of the random partitions; not used where all are enumerated.
     alternative : {"greater", "less", "two-sided"}
         "greater" is the paper's: A is closer to the word than B.
+    test : {"studentised", "raw_means"}
+        What is compared between partitions: the difference of means over its standard error, sqrt(s_A² / a + s_B² / b),
+        which keeps the level of the test where the groups have unequal spread (Janssen 1997; Chung & Romano 2013), or
+        the difference itself, as in the paper. The two agree where both groups have equally many images; a group of
+        one image has no spread, and the difference itself is compared.
     strict : bool
         False: partitions that tie with the observed one (to 1e-12) count as extreme, and with random partitions p is
         (1 + count) / (1 + permutations). True: the share of strictly more extreme partitions, as the paper writes it.
@@ -139,7 +147,7 @@ def sc_weat(
     MetricError
         If the shapes do not fit, a similarity is not finite, there is no column, or a parameter is unknown.
     """
-    columns, members = _checked(similarities, in_a, permutations, alternative)
+    columns, members = _checked(similarities, in_a, permutations, alternative, test)
     m = columns.shape[1]
     if members.all() or not members.any():
         nothing, empty = np.full(m, np.nan), joined(reason("empty_group"))
@@ -147,12 +155,14 @@ def sc_weat(
         return Associations(nothing, nothing, nothing, False, category, empty)
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
     with_mean = np.column_stack([columns, columns.mean(axis=1)])
+    raw = slice(None) if test == "raw_means" else slice(0)
     if is_exact(members):
-        counts = exact_partition_test(with_mean, members)
+        tests = exact_partition_test(with_mean, members, raw=raw)
     else:
         size = smaller_size(members)
         drawn = random_subsets(len(columns), [size], count=permutations, rng=rng)
-        counts = random_partition_test(with_mean, [members], [size], drawn)[0]
+        tests = random_partition_test(with_mean, [members], [size], drawn, raw=raw)[0]
+    counts = tests.raw if test == "raw_means" else tests.studentised
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
     category = Association(float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons)
@@ -177,7 +187,7 @@ def association_sizes(columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, 
 
 
 def _checked(
-    similarities: ArrayLike, in_a: ArrayLike, permutations: int, alternative: str
+    similarities: ArrayLike, in_a: ArrayLike, permutations: int, alternative: str, test: str
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     columns, members = np.asarray(similarities, dtype=np.float64), np.asarray(in_a)
     if columns.ndim != 2 or columns.shape[1] == 0 or members.shape != columns.shape[:1]:
@@ -193,11 +203,11 @@ def _checked(
     if not np.isfinite(columns).all():
         bad = np.argwhere(~np.isfinite(columns))[0]
         raise MetricError("a similarity is not finite", where=f"row {bad[0]}, column {bad[1]}")
-    if permutations < 1 or alternative not in ("greater", "less", "two-sided"):
+    if permutations < 1 or alternative not in ("greater", "less", "two-sided") or test not in get_args(Test):
         raise MetricError(
             "unknown test",
-            found=f"permutations={permutations}, alternative={alternative!r}",
-            expected='at least 1; "greater", "less" or "two-sided"',
+            found=f"permutations={permutations}, alternative={alternative!r}, test={test!r}",
+            expected='at least 1; "greater", "less" or "two-sided"; "studentised" or "raw_means"',
         )
     return columns, members
 
@@ -211,6 +221,7 @@ def weat(
     permutations: int = 10_000,
     rng: np.random.Generator,
     alternative: Alternative = "greater",
+    test: Test = "studentised",
     ddof: int = 1,
 ) -> Association:
     """Return the association of targets X against Y with attributes A against B.
@@ -224,7 +235,7 @@ def weat(
         Embeddings of the two sets of targets, images or texts, of any norm; sizes may differ, and partitions keep them.
     a, b : (., d) float
         Embeddings of the two sets of attributes.
-    permutations, rng, alternative, ddof
+    permutations, rng, alternative, test, ddof
         As in `sc_weat`.
 
     Returns
@@ -248,7 +259,9 @@ def weat(
     association = targets @ unit_embeddings[2].mean(axis=0) - targets @ unit_embeddings[3].mean(axis=0)
     in_x = np.arange(len(targets)) < len(unit_embeddings[0])
     # With the sizes fixed, S rises with the difference of means, so the test is that of one SC-WEAT column.
-    column = sc_weat(association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, ddof=ddof)
+    column = sc_weat(
+        association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, test=test, ddof=ddof
+    )
     return Association(
         statistic=float(association[in_x].sum() - association[~in_x].sum()),
         effect_size=float(column.effect_size[0]),
@@ -417,9 +430,10 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     With two groups the first by name is compared with the second (man - woman); with more each with all others. The
     test is one-sided as in the paper: p is small where the group lies closer to the word, large where its reference
-    does; `two_sided` rows test both directions. Partitions treat images as exchangeable. With clustered images that
-    is conservative where groups vary within clusters and liberal where they vary between clusters: `cluster_t` rows
-    then have the two-sided t test with the cluster-robust errors of the intervals.
+    does; `two_sided` rows test both directions. The difference of means is studentised; `raw_means` rows, and those of
+    `strict`, have the paper's test of the difference itself. Partitions treat images as exchangeable. With clustered
+    images that is conservative where groups vary within clusters and liberal where they vary between clusters:
+    `cluster_t` rows then have the two-sided t test with the cluster-robust errors of the intervals.
     """
     return metric_frame(compute_rows(_parts(cell, settings)))
 
@@ -461,11 +475,12 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
     scales = np.stack(list(perception.scales.values()), axis=1)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
     tested = np.column_stack([columns, columns @ np.column_stack([*perception.dimensions.values(), scales])])
-    permuted = _permutation_counts(tested, contrasts, settings)
+    words = slice(len(perception.words), None)
+    permuted = _partition_tests(tested, contrasts, settings, raw=words)
     with_dimensions = tested[:, : tested.shape[1] - scales.shape[1]]
     category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
-    for contrast, counts in zip(contrasts, permuted):
+    for contrast, tests in zip(contrasts, permuted):
         estimates = association_estimates(
             with_dimensions, contrast.in_a, category_weights, clusters=clusters, confidence=settings.confidence
         )
@@ -473,38 +488,38 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
         names, sizes = (contrast.group, contrast.reference), [inside, len(contrast.in_a) - inside]
         reasons = joined(small_groups_reason(names, sizes, settings.min_group), few_clusters_reason(clusters))
         common = suite | {"group": contrast.group, "reference_group": contrast.reference}
-        for row in _contrast_columns(perception, estimates, counts, n=len(columns), clustered=clusters is not None):
+        for row in _contrast_columns(perception, estimates, tests, n=len(columns), clustered=clusters is not None):
             yield common | row | {"reason": joined(row["reason"], reasons)}
 
 
-def _permutation_counts(
-    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings
-) -> list[PermutationCounts]:
+def _partition_tests(
+    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings, *, raw: slice
+) -> list[PartitionTests]:
     """Compare the words, scales and dimensions of every contrast with other partitions of the same sizes."""
-    counts: dict[str, PermutationCounts] = {}
+    tests: dict[str, PartitionTests] = {}
     sampled: list[Contrast] = []
     for contrast in contrasts:
         if is_exact(contrast.in_a):
-            counts[contrast.group] = exact_partition_test(columns, contrast.in_a)
+            tests[contrast.group] = exact_partition_test(columns, contrast.in_a, raw=raw)
         else:
             sampled.append(contrast)
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
     for chained, drawn in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
-        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, drawn)
-        counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
-    return [counts[contrast.group] for contrast in contrasts]
+        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, drawn, raw=raw)
+        tests |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
+    return [tests[contrast.group] for contrast in contrasts]
 
 
 def _contrast_columns(
-    perception: Perception, estimates: AssociationEstimates, counts: PermutationCounts, *, n: int, clustered: bool
+    perception: Perception, estimates: AssociationEstimates, tests: PartitionTests, *, n: int, clustered: bool
 ) -> Iterator[dict[str, Any]]:
     """Give the columns of the rows of one contrast: words, then scales, then dimensions.
 
-    Columns were tested in the order of words, dimensions, scales.
+    Columns were tested in the order of words, dimensions, scales; the raw means of the words were not.
     """
-    greater, two_sided = counts.p_values(), counts.p_values("two-sided")
-    strict = counts.p_values(strict=True)
+    greater, two_sided = tests.studentised.p_values(), tests.studentised.p_values("two-sided")
+    raw, strict = tests.raw.p_values(), tests.raw.p_values(strict=True)
     words, dimensions = len(perception.words), len(perception.dimensions)
 
     def tested(metric: str, definition: str, estimate: Estimate, p: float | None) -> dict[str, Any]:
@@ -512,18 +527,19 @@ def _contrast_columns(
         return estimate.columns() | named
 
     for i, word in enumerate(perception.words):
-        yield tested("sc_weat_effect", "paper", estimates.effect_size[i], greater[i]) | {"probe": word}
+        yield tested("sc_weat_effect", "studentised", estimates.effect_size[i], greater[i]) | {"probe": word}
     # From effect sizes with ddof = 1 to those with ddof = 0.
     factor = float(np.sqrt(n / (n - 1)))
     for i, scale in enumerate(perception.scales):
         effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + dimensions + i
         ends = {name: getattr(effect, name) * factor for name in ("value", "ci_low", "ci_high")}
         rows = [
-            tested("sc_weat_effect", "paper", effect, greater[place]),
+            tested("sc_weat_effect", "studentised", effect, greater[place]),
             tested("sc_weat_effect", "ddof_0", replace(effect, **ends), greater[place]),
-            tested("sc_weat_effect", "strict", effect, strict[place]),
+            tested("sc_weat_effect", "raw_means", effect, raw[place - words]),
+            tested("sc_weat_effect", "strict", effect, strict[place - words]),
             tested("sc_weat_effect", "two_sided", effect, two_sided[place]),
-            tested("sc_weat_statistic", "paper", statistic, greater[place]),
+            tested("sc_weat_statistic", "studentised", statistic, greater[place]),
         ]
         if clustered:
             rows.append(tested("sc_weat_effect", "cluster_t", effect, statistic.p))
@@ -531,7 +547,8 @@ def _contrast_columns(
     for i, dimension in enumerate(perception.dimensions):
         effect, place = estimates.effect_size[words + i], words + i
         rows = [
-            tested("weat_effect", "paper", effect, greater[place]),
+            tested("weat_effect", "studentised", effect, greater[place]),
+            tested("weat_effect", "raw_means", effect, raw[i]),
             tested("weat_effect", "two_sided", effect, two_sided[place]),
         ]
         if clustered:

@@ -106,6 +106,8 @@ class Traits:
         added to them (`shift`): nothing ("invariant"), or the same ("equivariant"). None where neither holds.
     formerly : str or None
         Its name in tables of earlier versions; `current_table` reads such rows by the new name.
+    former_definitions : mapping of str to str
+        What a definition was called in tables of earlier versions -> what it is called.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Traits:
     scale: Literal["invariant", "equivariant"] | None = "invariant"
     shift: Literal["invariant", "equivariant"] | None = "invariant"
     formerly: str | None = None
+    former_definitions: Mapping[str, str] = field(default_factory=dict)
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
@@ -218,6 +221,12 @@ def former_metric_names() -> dict[str, str]:
     """Return the name that a metric had in earlier versions -> its name."""
     every = (traits for family in family_descriptions().values() for traits in family.metrics)
     return {traits.formerly: traits.name for traits in every if traits.formerly is not None}
+
+
+def former_definitions() -> dict[tuple[str, str], str]:
+    """Return the metric and the name that a definition had in earlier versions -> its name."""
+    every = (traits for family in family_descriptions().values() for traits in family.metrics)
+    return {(traits.name, old): new for traits in every for old, new in traits.former_definitions.items()}
 
 
 def traits_by_metric(*families: str) -> dict[str, Traits]:

@@ -9,7 +9,14 @@ import polars as pl
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.associations import ASSOCIATIONS
 from plumbline.metrics.confounds.rows import CONFOUNDS
-from plumbline.metrics.family import ImageFamily, Traits, families_by_name, former_metric_names, traits_by_metric
+from plumbline.metrics.family import (
+    ImageFamily,
+    Traits,
+    families_by_name,
+    former_definitions,
+    former_metric_names,
+    traits_by_metric,
+)
 from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
@@ -67,10 +74,15 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: f
 
 
 def current_table(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a stored metric table with the columns and metric names of this version.
+    """Return a stored metric table with the columns and the names of metrics and definitions of this version.
 
     Columns that an earlier version lacked are null.
     """
     schema = polars_schema()
     lacking = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in table.columns]
-    return table.with_columns(pl.col("metric").replace(former_metric_names()), *lacking).select(list(schema))
+    named = table.with_columns(pl.col("metric").replace(former_metric_names()), *lacking).select(list(schema))
+    definition = pl.col("definition")
+    for (metric, old), new in former_definitions().items():
+        former = (pl.col("metric") == metric) & (pl.col("definition") == old)
+        definition = pl.when(former).then(pl.lit(new)).otherwise(definition)
+    return named.with_columns(definition.alias("definition"))

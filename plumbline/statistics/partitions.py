@@ -25,7 +25,10 @@ EXACT_LIMIT = 200_000
 """With no more partitions than this all of them are enumerated."""
 
 _BLOCK = 8_000_000
-"""Images × subsets that are summed at once: 64 MB."""
+"""Images × subsets that are summed in one part."""
+
+_WIDTH = 64
+"""Bytes of each subset that are unpacked at once: what is unpacked stays in the processor's cache."""
 
 _SUMMED = 256
 """Subsets that are summed together at least, some of many images at a time: the columns are read once for all."""
@@ -153,24 +156,30 @@ class SubsetBlock:
         """Return some of the subsets."""
         return SubsetBlock(self.n, self.bits[rows], tuple(step[rows] for step in self.added))
 
-    def sums(self, columns: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
+    def sums(self, columns: NDArray[np.floating] | _Standardised) -> Iterator[NDArray[np.floating]]:
         """Give the (rows, m) sums of (n, m) columns over the subsets, for one size after the other.
 
         They have the precision of the columns, float32 or float64.
         """
         from scipy.sparse import csr_array
 
-        total = np.zeros((len(self.bits), columns.shape[1]), dtype=columns.dtype)
-        size = max(1, _BLOCK // (8 * max(len(self.bits), 1)))
-        for start in range(0, self.bits.shape[1], size):
-            few, chosen = columns[8 * start : 8 * (start + size)], self.bits[:, start : start + size]
-            inside = _BITS[columns.dtype.name].take(chosen, axis=0, mode="clip").reshape(len(chosen), -1)
+        kind = columns.dtype if isinstance(columns, np.ndarray) else np.dtype(np.float64)
+        total = np.zeros((len(self.bits), columns.shape[1]), dtype=kind)
+        room = np.empty((len(self.bits), _WIDTH, 8), dtype=kind)
+        for start in range(0, self.bits.shape[1], _WIDTH):
+            few, chosen = columns[8 * start : 8 * (start + _WIDTH)], self.bits[:, start : start + _WIDTH]
+            unpacked = room if chosen.shape[1] == _WIDTH else np.empty((*chosen.shape, 8), dtype=kind)
+            inside = _BITS[kind.name].take(chosen, axis=0, mode="clip", out=unpacked).reshape(len(chosen), -1)
             total += inside[:, : len(few)] @ few
         yield total
         for step in self.added:
-            starts, ones = np.arange(0, step.size + 1, step.shape[1]), np.ones(step.size, dtype=columns.dtype)
-            added = csr_array((ones, step.ravel(), starts), shape=(len(step), self.n))
-            total = total + added @ columns
+            starts, ones = np.arange(0, step.size + 1, step.shape[1]), np.ones(step.size, dtype=kind)
+            if isinstance(columns, np.ndarray):
+                few, place = columns, step.ravel()
+            else:
+                images, place = np.unique(step, return_inverse=True)
+                few, place = columns[images], place.ravel()
+            total = total + csr_array((ones, place, starts), shape=(len(step), len(few))) @ few
             yield total
 
 
@@ -278,8 +287,9 @@ def _flip(
 
 # --- Permutation tests of the difference between the means of two groups, for many columns at once.
 #
-# With the sizes of the groups fixed, the difference of means rises with the sum over the first group, so
-# the sums of the centred columns are compared.
+# With the sizes of the groups fixed, the difference of means rises with the sum S over the first group. Divided by its
+# standard error, sqrt(s_A² / a + s_B² / b), it rises with S / sqrt(V), where V is linear in the sum, over the first
+# group, of the squared deviations from the mean of all: both tests need no more than sums over the same subsets.
 
 Alternative = Literal["greater", "less", "two-sided"]
 
@@ -333,7 +343,78 @@ class PermutationCounts:
         return at_least / self.total if self.exact else (1 + at_least) / (1 + self.total)
 
 
-def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
+class PartitionTests(NamedTuple):
+    """The two permutation tests of one group against the others, see `random_partition_test`.
+
+    Attributes
+    ----------
+    studentised : PermutationCounts
+        Of the difference of means over its standard error, of every column.
+    raw : PermutationCounts
+        Of the difference itself, of the columns that were asked for.
+    """
+
+    studentised: PermutationCounts
+    raw: PermutationCounts
+
+
+def variance_slope(size: int, n: int) -> float:
+    """Return by how much V, over its mean, rises with the sum of z² - 1 over a subset of `size` of n images.
+
+    z are deviations from the mean of all images over their standard deviation (ddof 0). The slope is 0 where both
+    groups have equally many images: both tests then order the partitions alike; and where one has a single image, whose
+    spread is unknown.
+    """
+    other = n - size
+    if min(size, other) < 2:
+        return 0.0
+    slope = 1 / (size * (size - 1)) - 1 / (other * (other - 1))
+    return slope / (slope * size + n / (other * (other - 1)))
+
+
+class _Standardised:
+    """z and z² - 1 of (n, m) columns side by side, (., 2m), of the images that are asked for; 0 where nothing varies.
+
+    They are never all in memory in double precision: of a million images they would take several times the columns.
+    """
+
+    def __init__(self, columns: NDArray[np.float64]) -> None:
+        self._columns = columns
+        self._mean = columns.mean(axis=0)
+        self.varies = np.ptp(columns, axis=0) > SLACK
+        self.deviation = np.where(self.varies, columns.std(axis=0), np.inf)
+        self.shape = (len(columns), 2 * columns.shape[1])
+
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+        m = self._columns.shape[1]
+        chosen = np.empty((len(self._columns[rows]), 2 * m))
+        z, squares = chosen[:, :m], chosen[:, m:]
+        np.subtract(self._columns[rows], self._mean, out=z)
+        z /= self.deviation
+        np.square(z, out=squares)
+        squares -= self.varies
+        return chosen
+
+    def sums(self, members: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the (k, 2m) sums over each of (k, n) sets of members."""
+        total = np.zeros((len(members), self.shape[1]))
+        for part in blocks_of_rows(0, *self.shape):
+            total += members[:, part].astype(np.float64) @ self[part]
+        return total
+
+
+def _studentised(sums: NDArray[np.floating], squares: NDArray[np.floating], slope: float) -> NDArray[np.floating]:
+    """Return S / sqrt(V) of sums of z and of z² - 1."""
+    if not slope:
+        return sums
+    # V is positive; single precision may see it otherwise where one image has nearly all of it.
+    variance = np.maximum(1 + sums.dtype.type(slope) * squares, sums.dtype.type(1e-6))
+    return sums / np.sqrt(variance, out=variance)
+
+
+def exact_partition_test(
+    columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, raw: slice = slice(0)
+) -> PartitionTests:
     """Test the difference of means against all partitions.
 
     Parameters
@@ -341,20 +422,50 @@ def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) 
     columns : (n, m) float64
     in_a : (n,) bool
         The first group; both have images.
+    raw : slice
+        Columns whose difference of means is also tested as it is.
     """
-    n, size = len(columns), smaller_size(in_a)
-    centred = columns - columns.mean(axis=0)
-    swapped = in_a.sum() > size
-    observed = centred[~in_a if swapped else in_a].sum(axis=0)
-    slack = SLACK * size * (n - size) / n
-    below, above = count_subsets(centred, size, observed - slack, observed + slack)
-    return PermutationCounts(*((below, above) if swapped else (above, below)), math.comb(n, size), True)
+    (n, m), size = columns.shape, smaller_size(in_a)
+    swapped, slope = bool(in_a.sum() > size), variance_slope(size, n)
+    standardised = _Standardised(columns)
+    z, squares = np.hsplit(standardised[:], [m])
+    observed, of_squares = np.hsplit(standardised.sums((~in_a if swapped else in_a)[None])[0], [m])
+    slack = SLACK * size * (n - size) / n / standardised.deviation
+    subsets = math.comb(n, size)
+    counts = count_subsets(z, size, observed - slack, observed + slack)
+    of_raw = _counts(counts.above[raw], counts.below[raw], subsets, swapped, exact=True)
+    if slope:
+        target = _studentised(observed, of_squares, slope)
+        above, below = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+        for (first, second), (of_first, of_second) in zip(half_sums(z, size), half_sums(squares, size)):
+            for c in range(m):
+                sums = np.add.outer(first[:, c], second[:, c])
+                difference = _studentised(sums, np.add.outer(of_first[:, c], of_second[:, c]), slope) - target[c]
+                above[c] += np.count_nonzero(difference > slack[c])
+                below[c] += np.count_nonzero(difference < -slack[c])
+        counts = SubsetCounts(below=below, above=above)
+    return PartitionTests(_counts(counts.above, counts.below, subsets, swapped, exact=True), of_raw)
+
+
+def _counts(
+    above: NDArray[np.int64], below: NDArray[np.int64], total: int, swapped: bool, *, exact: bool
+) -> PermutationCounts:
+    """Return counts of subsets of the smaller group as those of the first one."""
+    return PermutationCounts(*((below, above) if swapped else (above, below)), total, exact)
 
 
 def random_partition_test(
-    columns: NDArray[np.float64], groups: list[NDArray[np.bool_]], sizes: list[int], blocks: Iterable[SubsetBlock]
-) -> list[PermutationCounts]:
-    """Test the difference of means against random partitions, in one matrix product for groups of equal size.
+    columns: NDArray[np.float64],
+    groups: list[NDArray[np.bool_]],
+    sizes: list[int],
+    blocks: Iterable[SubsetBlock],
+    *,
+    raw: slice = slice(0),
+) -> list[PartitionTests]:
+    """Test the difference of means against random partitions, in one matrix product for groups of similar size.
+
+    The studentised test keeps its level in large samples where the groups have unequal variances, and exactly where
+    their images are exchangeable (Janssen 1997; Chung & Romano 2013); the raw one keeps it only in the latter case.
 
     Sums are in single precision first, which takes half the time, and in double where that cannot tell them from the
     observed sum: the counts are those of double precision.
@@ -366,49 +477,63 @@ def random_partition_test(
         Each is compared with all other images.
     sizes : list of int
         The sizes of the blocks' subsets, in their order; each group is tested at its `smaller_size`.
+    raw : slice
+        Columns whose difference of means is also tested as it is.
 
     Returns
     -------
-    list of PermutationCounts
+    list of PartitionTests
         One per group.
     """
-    n, shape = len(columns), (len(groups), columns.shape[1])
-    mean, deviation = columns.mean(axis=0), columns.std(axis=0)
-    if np.abs(mean).max() > 1:
-        # Means this small leave sums whose rounding stays far below `SLACK`, so that no copy is needed.
-        columns, mean = columns - mean, np.zeros_like(mean)
-    # A column that does not vary only ever ties.
-    varies = np.ptp(columns, axis=0) > SLACK
-    factor = np.divide(1.0, deviation, out=np.zeros(shape[1]), where=varies)
-    scaled, doubt = np.empty(columns.shape, dtype=np.float32), np.float32(_DOUBT * math.sqrt(n))
-    for part in blocks_of_rows(0, n, shape[1]):
-        scaled[part] = (columns[part] - mean) * factor
+    n, m = columns.shape
+    standardised = _Standardised(columns)
     of_size = [smaller_size(group) for group in groups]
-    swapped = [group.sum() > size for group, size in zip(groups, of_size)]
-    observed = [
-        columns[~group if swap else group].sum(axis=0) - size * mean
-        for group, swap, size in zip(groups, swapped, of_size)
-    ]
-    above, below, total = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), 0
-    place = {size: i for i, size in enumerate(sizes)}
-    for block in (few for drawn in blocks for few in drawn.parts()):
+    swapped = [bool(group.sum() > size) for group, size in zip(groups, of_size)]
+    slopes = [variance_slope(size, n) for size in of_size]
+    observed = standardised.sums(np.stack([~group if swap else group for group, swap in zip(groups, swapped)]))
+    # Squares are summed only where a variance depends on them.
+    width = 2 * m if any(slopes) else m
+    single = np.empty((n, width), dtype=np.float32)
+    for part in blocks_of_rows(0, n, width):
+        single[part] = standardised[part][:, :width]
+
+    def compared(sums: NDArray[np.floating], g: int) -> NDArray[np.floating]:
+        """Return by how much each subset exceeds what was observed in group g: studentised, then raw, (rows, c)."""
+        expected = observed[g].astype(sums.dtype)
+        both = [
+            _studentised(sums[:, :m], sums[:, m:], slopes[g]) - _studentised(expected[:m], expected[m:], slopes[g]),
+            sums[:, :m][:, raw] - expected[:m][raw],
+        ]
+        return np.concatenate(both, axis=1)
+
+    varies = np.concatenate([standardised.varies, standardised.varies[raw]])
+    above, below = (np.zeros((len(groups), len(varies)), dtype=np.int64) for _ in range(2))
+    total, place = 0, {size: i for i, size in enumerate(sizes)}
+
+    def tally(sums: list[NDArray[np.floating]], slack: list[NDArray[np.floating]], *, ties: bool) -> NDArray[np.bool_]:
+        """Count the subsets that lie beyond the slack and return which do not, (rows,): ties, or undecided."""
+        sides, near = [], np.zeros(len(sums[0]), dtype=bool)
+        for g, size in enumerate(of_size):
+            difference = compared(sums[place[size]], g)
+            sides.append(((difference > slack[g]) & varies, (difference < -slack[g]) & varies))
+            near |= (~(sides[g][0] | sides[g][1]) & varies).any(axis=1)
+        for g, (more, less) in enumerate(sides):
+            above[g] += (more if ties else more[~near]).sum(axis=0)
+            below[g] += (less if ties else less[~near]).sum(axis=0)
+        return near
+
+    doubts = [np.full(len(varies), _DOUBT * math.sqrt(n), dtype=np.float32)] * len(groups)
+    slacks = [SLACK * size * (n - size) / n / standardised.deviation for size in of_size]
+    slacks = [np.concatenate([slack, slack[raw]]) for slack in slacks]
+    for block in blocks:
         total += len(block.bits)
-        sums, counted, unsure = list(block.sums(scaled)), [], np.zeros(len(block.bits), dtype=bool)
-        for size, expected in zip(of_size, observed):
-            difference = sums[place[size]] - (expected * factor).astype(np.float32)
-            more, less = difference > doubt, difference < -doubt
-            unsure |= (~(more | less) & varies).any(axis=1)
-            counted.append((more, less))
-        rows = np.flatnonzero(unsure)
-        exact = list(block.chosen(rows).sums(columns)) if rows.size else []
-        for g, (size, (more, less)) in enumerate(zip(of_size, counted)):
-            if rows.size:
-                slack, difference = SLACK * size * (n - size) / n, exact[place[size]] - size * mean - observed[g]
-                more[rows], less[rows] = (difference > slack) & varies, (difference < -slack) & varies
-            above[g] += more.sum(axis=0)
-            below[g] += less.sum(axis=0)
+        undecided = np.concatenate([tally(list(few.sums(single)), doubts, ties=False) for few in block.parts()])
+        if undecided.any():
+            tally(list(block.chosen(np.flatnonzero(undecided)).sums(standardised)), slacks, ties=True)
     return [
-        PermutationCounts(*((less, more) if swap else (more, less)), total, False)
+        PartitionTests(
+            _counts(more[:m], less[:m], total, swap, exact=False), _counts(more[m:], less[m:], total, swap, exact=False)
+        )
         for more, less, swap in zip(above, below, swapped)
     ]
 

@@ -55,7 +55,7 @@ def test_two_groups_are_compared_in_the_order_of_their_names(rows, faces):
     known = gender != None  # noqa: E711 - elementwise
     words, cosine = by_word(faces)
     found = sc_weat(cosine[known], gender[known] == "man", permutations=20_000, rng=np.random.default_rng(1))
-    common = {"attribute": "gender", "group": "man", "reference_group": "woman", "definition": "paper"}
+    common = {"attribute": "gender", "group": "man", "reference_group": "woman", "definition": "studentised"}
     for i, word in enumerate(words):
         row = one(rows, metric="sc_weat_effect", probe=word, **common)
         assert row["value"] == pytest.approx(found.effect_size[i], rel=1e-9) and row["n"] == known.sum()
@@ -74,9 +74,10 @@ def test_a_scale_is_the_mean_over_its_words_and_has_its_variants(rows, faces):
     chosen = cosine[known][:, [words.index(word) for word in scale]]
     options = {"permutations": 20_000, "rng": np.random.default_rng(2)}
     mine = {
-        "paper": sc_weat(chosen, race[known] == "Black", **options),
+        "studentised": sc_weat(chosen, race[known] == "Black", **options),
         "ddof_0": sc_weat(chosen, race[known] == "Black", ddof=0, **options),
-        "strict": sc_weat(chosen, race[known] == "Black", strict=True, **options),
+        "raw_means": sc_weat(chosen, race[known] == "Black", test="raw_means", **options),
+        "strict": sc_weat(chosen, race[known] == "Black", test="raw_means", strict=True, **options),
         "two_sided": sc_weat(chosen, race[known] == "Black", alternative="two-sided", **options),
     }
     key = {"attribute": "race", "group": "Black", "event": "competence"}
@@ -86,14 +87,14 @@ def test_a_scale_is_the_mean_over_its_words_and_has_its_variants(rows, faces):
         assert row["p"] == pytest.approx(found.category.p_value, abs=0.16)
         assert row["reference_group"] == "others" and row["probe"] is None and row["n"] == known.sum()
         assert row["ci_low"] < row["value"] < row["ci_high"]
-    statistic = one(rows, metric="sc_weat_statistic", definition="paper", **key)
-    assert statistic["value"] == pytest.approx(mine["paper"].category.statistic, rel=1e-9)
+    statistic = one(rows, metric="sc_weat_statistic", definition="studentised", **key)
+    assert statistic["value"] == pytest.approx(mine["studentised"].category.statistic, rel=1e-9)
     p = {d: one(rows, metric="sc_weat_effect", definition=d, **key)["p"] for d in mine}
-    assert p["paper"] == p["ddof_0"] == statistic["p"]
+    assert p["studentised"] == p["ddof_0"] == statistic["p"] != p["raw_means"]
     # 200 random partitions without ties: the data themselves are what `strict` leaves out.
-    assert p["strict"] == pytest.approx((p["paper"] * 201 - 1) / 200)
-    less = (201 + 1 - p["paper"] * 201) / 201
-    assert p["two_sided"] == pytest.approx(min(1, 2 * min(p["paper"], less)))
+    assert p["strict"] == pytest.approx((p["raw_means"] * 201 - 1) / 200)
+    less = (201 + 1 - p["studentised"] * 201) / 201
+    assert p["two_sided"] == pytest.approx(min(1, 2 * min(p["studentised"], less)))
 
 
 def test_weat_compares_the_images_on_the_words_of_two_poles(rows, faces):
@@ -105,7 +106,7 @@ def test_weat_compares_the_images_on_the_words_of_two_poles(rows, faces):
     mine, others = s[race == "Indian"], s[(race != "Indian") & (race != "")]
     effect = (mine.mean() - others.mean()) / np.concatenate([mine, others]).std(ddof=1)
     key = {"metric": "weat_effect", "attribute": "race", "group": "Indian", "event": "agency"}
-    row = one(rows, definition="paper", **key)
+    row = one(rows, definition="studentised", **key)
     assert row["value"] == pytest.approx(effect, rel=1e-9) and row["ci_low"] < effect < row["ci_high"]
     assert one(rows, definition="two_sided", **key)["p"] <= 2 * row["p"] + 1e-12
     assert set(rows.filter(metric="weat_effect")["event"]) == {"agency", "belief", "communion"}
@@ -247,6 +248,6 @@ def test_a_group_of_one_image_and_constant_cosines(faces, quick):
     effects = found.filter(pl.col("metric").str.contains("effect"))
     assert effects["value"].is_nan().all() and effects["ci_low"].is_nan().all()
     assert effects["reason"].str.contains("the cosines do not vary").all()
-    assert (effects.filter(definition="paper")["p"] == 1).all()
+    assert (effects.filter(definition="studentised")["p"] == 1).all()
     statistic = found.filter(metric="sc_weat_statistic")
     assert (statistic["value"].abs() < 1e-15).all()

@@ -52,49 +52,56 @@ def test_weat_known_answers(case):
     assert found.exact and not found.reason
 
 
-def slow_sc_weat(columns, in_a, masks):
-    """Return (m + 1,) p-values the obvious way: the words, and their mean."""
-    columns = np.column_stack([columns, columns.mean(axis=1)])
-    p = []
-    for column in columns.T:
-        observed = np.mean([c for c, a in zip(column, in_a) if a]) - np.mean([c for c, a in zip(column, in_a) if not a])
-        count = 0
-        for mask in masks:
-            inside = [c for c, a in zip(column, mask) if a]
-            outside = [c for c, a in zip(column, mask) if not a]
-            count += sum(inside) / len(inside) - sum(outside) / len(outside) >= observed - 1e-12
-        p.append(count / len(masks))
-    return p
-
-
-def test_the_exact_test_is_the_double_loop():
-    columns = rng(1).normal(size=(8, 3)).round(1)
-    in_a = np.array([1, 0, 0, 1, 1, 0, 0, 0], bool)
-    masks = [[i in chosen for i in range(8)] for chosen in combinations(range(8), 3)]
-    found = sc_weat(columns, in_a, rng=rng())
-    np.testing.assert_allclose([*found.p_value, found.category.p_value], slow_sc_weat(columns, in_a, masks))
+def welch(first, second, axis):
+    """Return the difference of means over its standard error."""
+    error = first.var(axis=axis, ddof=1) / first.shape[axis] + second.var(axis=axis, ddof=1) / second.shape[axis]
+    return (first.mean(axis=axis) - second.mean(axis=axis)) / np.sqrt(error)
 
 
 def mean_difference(a, b, axis):
     return a.mean(axis=axis) - b.mean(axis=axis)
 
 
+STATISTICS = {"studentised": welch, "raw_means": mean_difference}
+
+
+def slow_sc_weat(columns, in_a, masks, test):
+    """Return (m + 1,) p-values the obvious way: the words, and their mean."""
+    columns = np.column_stack([columns, columns.mean(axis=1)])
+    p = []
+    for column in columns.T:
+        observed = STATISTICS[test](column[in_a], column[~in_a], 0)
+        others = [STATISTICS[test](column[mask], column[~mask], 0) for mask in np.array(masks)]
+        p.append(np.mean([other >= observed - 1e-10 for other in others]))
+    return p
+
+
+@pytest.mark.parametrize("test", STATISTICS)
+def test_the_exact_test_is_the_double_loop(test):
+    columns = rng(1).normal(size=(8, 3)).round(1)
+    in_a = np.array([1, 0, 0, 1, 1, 0, 0, 0], bool)
+    masks = [[i in chosen for i in range(8)] for chosen in combinations(range(8), 3)]
+    found = sc_weat(columns, in_a, rng=rng(), test=test)
+    np.testing.assert_allclose([*found.p_value, found.category.p_value], slow_sc_weat(columns, in_a, masks, test))
+
+
+@pytest.mark.parametrize("test", STATISTICS)
 @pytest.mark.parametrize("alternative", ["greater", "less", "two-sided"])
 @pytest.mark.parametrize("sizes", [(6, 6), (4, 9), (9, 4)])
-def test_exact_p_is_identical_to_scipys(sizes, alternative):
+def test_exact_p_is_identical_to_scipys(sizes, alternative, test):
     columns = rng(sum(sizes)).normal(size=(sum(sizes), 5)) * 0.02 + 0.25
     in_a = rng(2).permutation(np.arange(sum(sizes)) < sizes[0])
-    found = sc_weat(columns, in_a, rng=rng(), alternative=alternative)
+    found = sc_weat(columns, in_a, rng=rng(), alternative=alternative, test=test)
     theirs = stats.permutation_test(
         (columns[in_a], columns[~in_a]),
-        mean_difference,
+        STATISTICS[test],
         vectorized=True,
         n_resamples=np.inf,
         alternative=alternative,
         axis=0,
     )
     np.testing.assert_array_equal(found.p_value, theirs.pvalue)
-    np.testing.assert_allclose(found.statistic, theirs.statistic, rtol=1e-12)
+    np.testing.assert_allclose(found.statistic, mean_difference(columns[in_a], columns[~in_a], 0), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -113,15 +120,16 @@ def test_exact_p_is_identical_to_scipys_over_all_184_756_halves_of_twenty():
     np.testing.assert_array_equal(sc_weat(columns, in_a, rng=rng()).p_value, theirs.pvalue)
 
 
-def test_random_partitions_estimate_what_scipys_do():
+@pytest.mark.parametrize("test", STATISTICS)
+def test_random_partitions_estimate_what_scipys_do(test):
     columns = rng(3).normal(size=(300, 12)) * 0.02 + 0.25
     in_a = np.arange(300) < 90
     columns[in_a] += np.linspace(-0.004, 0.004, 12)
-    found = sc_weat(columns, in_a, permutations=20_000, rng=rng(4))
+    found = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test)
     assert not found.exact
     theirs = stats.permutation_test(
         (columns[in_a], columns[~in_a]),
-        mean_difference,
+        STATISTICS[test],
         vectorized=True,
         n_resamples=5_000,
         alternative="greater",
@@ -131,12 +139,14 @@ def test_random_partitions_estimate_what_scipys_do():
     )
     spread = np.sqrt(theirs.pvalue * (1 - theirs.pvalue) * (1 / 20_000 + 1 / 5_000))
     assert (abs(found.p_value - theirs.pvalue) <= 4.5 * spread + 3e-4).all()
-    two_sided = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), alternative="two-sided")
-    less = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), alternative="less")
+    two_sided, less = (
+        sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test, alternative=side)
+        for side in ("two-sided", "less")
+    )
     np.testing.assert_allclose(
         two_sided.p_value, np.minimum(1, 2 * np.minimum(found.p_value, less.p_value)), atol=1e-15
     )
-    strict = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), strict=True)
+    strict = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test, strict=True)
     # Without ties the two differ by the data themselves only.
     np.testing.assert_allclose(strict.p_value, (found.p_value * 20_001 - 1) / 20_000, atol=1e-12)
 
@@ -191,6 +201,7 @@ def test_a_word_that_does_not_vary_is_told_apart_from_one_that_does():
         (np.empty((2, 0)), [True, False], {}, "m at least 1"),
         ([[0.1], [0.2]], [True, False], {"permutations": 0}, "at least 1"),
         ([[0.1], [0.2]], [True, False], {"alternative": "both"}, "two-sided"),
+        ([[0.1], [0.2]], [True, False], {"test": "means"}, "raw_means"),
     ],
 )
 def test_sc_weat_refuses(similarities, in_a, options, words):

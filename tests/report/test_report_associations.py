@@ -55,7 +55,7 @@ def rows_of(model, lean=0.5, q=0.01):
                 rows.append(who | estimate | {"metric": "sc_weat_effect", "definition": definition, "event": scale})
         for i, word in enumerate(("warm", "poor", "liberal", "meek")):
             estimate = {"value": i / 10, "ci_low": i / 10 - 0.1, "ci_high": i / 10 + 0.1, "p": 0.5, "q": 0.5}
-            rows.append(who | estimate | {"metric": "sc_weat_effect", "definition": "paper", "probe": word})
+            rows.append(who | estimate | {"metric": "sc_weat_effect", "definition": "studentised", "probe": word})
         for dimension in ("agency", "belief", "communion"):
             estimate = {"value": -0.3, "ci_low": -0.4, "ci_high": -0.2, "p": 0.001, "q": 0.002}
             rows.append(who | estimate | {"metric": "weat_effect", "definition": "two_sided", "event": dimension})

@@ -16,6 +16,7 @@ from plumbline.statistics.partitions import (
     random_subsets,
     smaller_size,
     subset_sums,
+    variance_slope,
 )
 
 
@@ -99,11 +100,14 @@ def test_sizes_that_make_no_sense(sizes):
         next(random_subsets(10, sizes, count=5, rng=np.random.default_rng(0)))
 
 
-@pytest.mark.parametrize(("block_size", "summed", "rows"), [(70 * 9, 1, [9, 9, 9, 4]), (31 * 16, 31, [31])])
-def test_block_sums_are_the_sums(monkeypatch, block_size, summed, rows):
+@pytest.mark.parametrize(
+    ("block_size", "summed", "width", "rows"), [(70 * 9, 1, 64, [9, 9, 9, 4]), (31 * 16, 31, 2, [31])]
+)
+def test_block_sums_are_the_sums(monkeypatch, block_size, summed, width, rows):
     """Of some subsets with all images, or of all subsets with 16 images at a time."""
     monkeypatch.setattr(partitions, "_BLOCK", block_size)
     monkeypatch.setattr(partitions, "_SUMMED", summed)
+    monkeypatch.setattr(partitions, "_WIDTH", width)
     columns = np.random.default_rng(0).normal(size=(70, 3))
     (block,) = random_subsets(70, [20, 25, 40], count=31, rng=np.random.default_rng(1))
     parts = list(block.parts())
@@ -119,18 +123,23 @@ def test_memory_is_bounded_by_drawing_in_blocks(monkeypatch):
     assert [len(block.bits) for block in blocks] == [40, 40, 10]
 
 
-def slow_tails(columns, in_a, inside, slack=1e-12):
-    """Compare the difference of means with that of every given membership, one after the other."""
+def slow_counts(columns, in_a, inside, *, studentised, slack=1e-12):
+    """Compare the difference of means, over its standard error or not, with that of every given membership."""
 
     def difference(mask):
-        return columns[mask].mean(axis=0) - columns[~mask].mean(axis=0)
+        first, second = columns[mask], columns[~mask]
+        apart = first.mean(axis=0) - second.mean(axis=0)
+        if not studentised:
+            return apart
+        error = np.sqrt(first.var(axis=0, ddof=1) / len(first) + second.var(axis=0, ddof=1) / len(second))
+        return np.divide(apart, error, out=np.zeros_like(apart), where=np.ptp(columns, axis=0) > 1e-12)
 
     observed = difference(in_a)
     others = np.array([difference(row.astype(bool)) for row in inside])
     return (others > observed + slack).sum(axis=0), (others < observed - slack).sum(axis=0)
 
 
-def test_random_tails_are_those_of_each_partition_whatever_ties():
+def test_random_counts_are_those_of_each_partition_whatever_ties():
     n, rng = 60, np.random.default_rng(2)
     groups = np.repeat([0, 1, 2], [10, 14, 36])
     columns = np.column_stack(
@@ -140,35 +149,57 @@ def test_random_tails_are_those_of_each_partition_whatever_ties():
             rng.integers(0, 5, n) * 0.1,  # ties up to the rounding of tenths
             np.full(n, 0.1),  # ties with all
             1e6 + rng.normal(size=n),  # single precision would tell none apart
+            rng.standard_cauchy(n),  # one image has most of the variance
         ]
     )
-    mixtures = np.array([[0.5, 0.5, 0, 0, 0], [0, 1, 0, 3, 0], [1, 0, 0, 0, 0]]).T
+    mixtures = np.array([[0.5, 0.5, 0, 0, 0, 0], [0, 1, 0, 3, 0, 0], [1, 0, 0, 0, 0, 0]]).T
     sizes = [10, 14, 24]
     blocks = list(random_subsets(n, sizes, count=400, rng=rng))
     masks = [groups == g for g in range(3)]
     assert [smaller_size(mask) for mask in masks] == sizes
     everything = np.concatenate([columns, columns @ mixtures], axis=1)
-    found = random_partition_test(everything, masks, sizes, blocks)
-    for place, (tails, mask) in enumerate(zip(found, masks)):
+    found = random_partition_test(everything, masks, sizes, blocks, raw=slice(1, None))
+    for place, (tests, mask) in enumerate(zip(found, masks)):
         inside = np.concatenate([membership(b, place) for b in blocks])
         # The third group is the larger side: its subsets are those of the others.
         inside = inside if place < 2 else 1 - inside
         # A million with differences of means near 1e-9 has no 1e-12 to tell.
-        above, below = slow_tails(everything, mask, inside, slack=1e-10)
-        np.testing.assert_array_equal(tails.above, above)
-        np.testing.assert_array_equal(tails.below, below)
-        assert tails.total == 400 and not tails.exact
-        assert tails.above[3] == tails.below[3] == 0, "what does not vary ties"
+        above, below = slow_counts(everything, mask, inside, studentised=True, slack=1e-9)
+        np.testing.assert_array_equal(tests.studentised.above, above)
+        np.testing.assert_array_equal(tests.studentised.below, below)
+        above, below = slow_counts(everything, mask, inside, studentised=False, slack=1e-10)
+        np.testing.assert_array_equal(tests.raw.above, above[1:])
+        np.testing.assert_array_equal(tests.raw.below, below[1:])
+        for counts in tests:
+            assert counts.total == 400 and not counts.exact
+        assert tests.studentised.above[3] == tests.studentised.below[3] == 0, "what does not vary ties"
 
 
-def test_exact_tails_compare_with_all():
+@pytest.mark.parametrize(("n", "size"), [(9, 2), (9, 7), (10, 5), (12, 5), (9, 1)])
+def test_exact_counts_compare_with_all(n, size):
     rng = np.random.default_rng(3)
-    columns = np.column_stack([rng.normal(size=9), rng.integers(0, 3, 9), np.ones(9)])
-    for size in (2, 7):
-        in_a = np.arange(9) < size
-        inside = np.array([np.isin(np.arange(9), chosen) for chosen in combinations(range(9), size)])
-        tails = exact_partition_test(columns, in_a)
-        above, below = slow_tails(columns, in_a, inside)
-        np.testing.assert_array_equal(tails.above, above)
-        np.testing.assert_array_equal(tails.below, below)
-        assert tails.total == 36 and tails.exact
+    columns = np.column_stack([rng.normal(size=n), rng.integers(0, 3, n), np.ones(n)])
+    in_a = np.arange(n) < size
+    inside = np.array([np.isin(np.arange(n), chosen) for chosen in combinations(range(n), size)])
+    tests = exact_partition_test(columns, in_a, raw=slice(1))
+    above, below = slow_counts(columns, in_a, inside, studentised=False)
+    np.testing.assert_array_equal(tests.raw.above, above[:1])
+    np.testing.assert_array_equal(tests.raw.below, below[:1])
+    if size > 1:  # the spread of one image is unknown: both tests are then the raw one
+        above, below = slow_counts(columns, in_a, inside, studentised=True, slack=1e-9)
+    np.testing.assert_array_equal(tests.studentised.above, above)
+    np.testing.assert_array_equal(tests.studentised.below, below)
+    assert tests.raw.total == len(inside) and tests.raw.exact
+
+
+@pytest.mark.parametrize(("size", "n"), [(3, 10), (40, 100), (60, 100), (50, 100)])
+def test_the_studentised_sum_orders_partitions_as_welchs_t_does(size, n):
+    rng = np.random.default_rng(size)
+    x = rng.normal(size=n) ** 3
+    z = (x - x.mean()) / x.std()
+    masks = np.array([rng.permutation(n) < size for _ in range(300)])
+    t = [stats.ttest_ind(x[mask], x[~mask], equal_var=False).statistic for mask in masks]
+    slope = variance_slope(size, n)
+    studentised = masks @ z / np.sqrt(1 + slope * (masks @ (z**2 - 1)))
+    np.testing.assert_array_equal(np.argsort(t), np.argsort(studentised))
+    assert variance_slope(1, 50) == 0 and variance_slope(25, 50) == 0

@@ -95,7 +95,7 @@ def _starred(row: Row | None, reading: Reading) -> str:
 def word_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, *, shown: int = 3) -> Listing:
     """List the words that lie closest to a group, and furthest from it, a row a model and comparison."""
     rows = where(
-        table, metric="sc_weat_effect", definition="paper", dataset=dataset, condition="before", event=None
+        table, metric="sc_weat_effect", definition="studentised", dataset=dataset, condition="before", event=None
     ).drop_nulls("probe")
     lines = []
     for row in _comparisons(rows, models):
@@ -357,12 +357,14 @@ CHAPTER = Chapter(
         (
             "SC-WEAT",
             "Mean cosine of one group's faces with a word minus that of another's, over the standard deviation of all "
-            "of them; for a scale the mean over its words, each averaged over four templates. The test is the paper's: "
-            "how many ways to split the same faces into groups of the same sizes give as large a mean difference, all "
-            "of them where they are at most 200,000, else 10,000 or more at random. Its p is one-sided in the table's "
-            "`paper` rows; stars, filled dots and findings go by the two-sided one. Intervals are linearised; where "
-            "images come in sets, sets are the units, and stars, dots and findings go by the t test with these errors, "
-            "since the images of a set are not exchangeable with those of another.",
+            "of them; for a scale the mean over its words, each averaged over four templates. The test "
+            "asks how many ways to split the same faces into groups of the same sizes give as large a mean difference "
+            "over its standard error, so that groups of unequal spread do no harm: all ways where they are at most "
+            "200,000, else 10,000 or more at random. Its p is one-sided in the table's `studentised` rows, and that of "
+            "the difference itself, the paper's test, is in its `raw_means` rows; stars, filled dots and findings go "
+            "by the two-sided one. Intervals are linearised; where images come in sets, sets are the units, and "
+            "stars, dots and findings go by the t test with these errors, since the images of a set are not "
+            "exchangeable with those of another.",
         ),
         (
             "WEAT",
