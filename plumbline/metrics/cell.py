@@ -320,7 +320,8 @@ def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
     """Flag rows whose interval treats clustered images as independent.
 
     Clusters are a dataset's counterfactual sets or CausalFace's seeds: the images of one show one person with one
-    thing changed. Known limitation: these intervals resample images, not clusters, and may be too narrow.
+    thing changed. Known limitation: these intervals resample images, not clusters, and may be too narrow. Rows with a
+    p come from whole clusters.
     """
     if "set_id" not in records.columns:
         return rows
@@ -329,6 +330,8 @@ def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
         return rows
     note = reason("images_as_independent", images=len(set_ids), clusters=set_ids.n_unique())
     return [
-        row if row.get("ci_low") is None else row | {"reason": joined(row.get("reason"), note)}  # type: ignore[arg-type]
+        row
+        if row.get("ci_low") is None or row.get("p") is not None
+        else row | {"reason": joined(row.get("reason"), note)}  # type: ignore[arg-type]
         for row in rows
     ]

@@ -18,13 +18,8 @@ from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
 from plumbline.reasons import Reason, Reasons, empty_groups_reason, joined, reason, small_groups_reason
 from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables, resample_tables
-from plumbline.statistics.clusters import (
-    cluster_tables,
-    few_clusters_reason,
-    jackknife_clusters,
-    permute_clusters,
-    resample_clusters,
-)
+from plumbline.statistics.cluster_permutation import ClusterPermutation
+from plumbline.statistics.clusters import cluster_tables, few_clusters_reason, jackknife_clusters, resample_clusters
 from plumbline.statistics.counts import count_table, estimate_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
@@ -303,12 +298,17 @@ class Resamples:
     resampled: NDArray[np.int64]
     permuted: NDArray[np.int64]
     jackknife: Callable[[TableStatistic], Jackknife]
+    least_p: float = 0.0
 
     def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
         """Apply `view` to every table: that of the data, the replicates and those of the jackknife."""
         table, resampled, permuted = map(view, (self.table, self.resampled, self.permuted))
         return Resamples(
-            table, resampled, permuted, lambda statistic: self.jackknife(lambda left: statistic(view(left)))
+            table,
+            resampled,
+            permuted,
+            lambda statistic: self.jackknife(lambda left: statistic(view(left))),
+            self.least_p,
         )
 
     def estimate(self, statistic: TableStatistic, *, confidence: float, parity: float = 0.0) -> Estimate:
@@ -319,6 +319,7 @@ class Resamples:
             resampled=self.resampled,
             permuted=self.permuted,
             jackknife=self.jackknife,
+            least_p=self.least_p,
             parity=parity,
             confidence=confidence,
         )
@@ -382,21 +383,24 @@ class ImageOutcomes:
             self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
-        return Resamples(self.table, resampled, permuted, partial(jackknife_clusters, tables))
+        return Resamples(self.table, resampled, permuted, partial(jackknife_clusters, tables), self.least_p)
+
+    @cached_property
+    def permutation(self) -> ClusterPermutation | None:
+        """Return how labels of clustered images are dealt out."""
+        return None if self.clusters is None else ClusterPermutation.of(self.groups.codes, self.clusters)
+
+    @property
+    def least_p(self) -> float:
+        """Return how small p can become with so few clusters."""
+        return self.permutation.least_gap_p if self.permutation else 0.0
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return (r, g, c) tables as if group labels were shuffled over all images, or as in `permute_clusters`."""
-        if self.clusters is None:
+        """Return (r, g, c) tables as if group labels were shuffled over all images, or dealt to blocks of clusters."""
+        if self.permutation is None:
             return permute_tables(self.table, permutations=permutations, rng=rng)
-        return permute_clusters(
-            self.groups.codes,
-            self.codes,
-            self.clusters,
-            n_groups=self.n_groups,
-            n_outcomes=self.n_outcomes,
-            permutations=permutations,
-            rng=rng,
-        )
+        shape = {"n_groups": self.n_groups, "n_outcomes": self.n_outcomes}
+        return self.permutation.tables(self.codes, **shape, permutations=permutations, rng=rng)
 
 
 # --- Rows: one per statistic of the counts of events by group.

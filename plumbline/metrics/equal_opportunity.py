@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 
 import numpy as np
@@ -19,7 +19,8 @@ from plumbline.metrics.disparities import ImageOutcomes, batched_parity_differen
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
-from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, permute_clusters
+from plumbline.statistics.cluster_permutation import ClusterPermutation
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
@@ -128,23 +129,31 @@ class ClassStratifiedOutcomes(ImageOutcomes):
         if self.clusters is None:
             drawn = permute_strata(self.split(self.table), permutations=permutations, rng=rng)
             return drawn.reshape(len(drawn), self.n_groups, 2)
-        each = self.n_groups // self.classes
-        shuffled = []
-        for i in range(self.classes):
-            of_class = self.groups.codes // each == i
-            codes = np.where(of_class, self.groups.codes % each, -1)
-            if of_class.any():
-                shuffled.append(
-                    permute_clusters(
-                        codes, self.codes, self.clusters,
-                        n_groups=each, n_outcomes=2, permutations=permutations, rng=rng,
-                    )
-                )  # fmt: skip
-            else:
-                shuffled.append(np.zeros((permutations, each, 2), dtype=np.int64))
-        # `permute_clusters` draws fewer permutations for very many images: keep as many as there are for every class.
+        shape = {"n_groups": self.n_groups // self.classes, "n_outcomes": 2}
+        shuffled = [
+            each.tables(self.codes, **shape, permutations=permutations, rng=rng)
+            if each.used.any()
+            else np.zeros((permutations, shape["n_groups"], 2), dtype=np.int64)
+            for each in self.permutations_by_class
+        ]
+        # There are fewer permutations of very many images: keep as many as there are for every class.
         fewest = min(map(len, shuffled))
         return np.concatenate([tables[:fewest] for tables in shuffled], axis=1)
+
+    @cached_property
+    def permutations_by_class(self) -> tuple[ClusterPermutation, ...]:
+        """Return how labels of the clustered images of each class are dealt out; nothing without clusters."""
+        if self.clusters is None:
+            return ()
+        of_class, group = np.divmod(self.groups.codes, self.n_groups // self.classes)
+        return tuple(
+            ClusterPermutation.of(np.where(of_class == i, group, -1), self.clusters) for i in range(self.classes)
+        )
+
+    @property
+    def least_p(self) -> float:
+        """Return how small p can become for a gap over all classes, whose labels are dealt out independently."""
+        return float(np.prod([each.least_gap_p for each in self.permutations_by_class] or [0.0]))
 
 
 def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -199,13 +208,15 @@ def _attribute_rows(
     def of_class(i: int) -> Gap:
         return lambda correct, totals: batched_parity_difference(correct[..., i, :], totals[..., i, :])
 
-    statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons]] = [
-        ({"definition": "mean_over_classes"}, mean_gap, table, left_out),
-        ({"definition": "max_over_classes"}, max_gap, table, left_out),
+    least_of = [each.least_gap_p for each in outcomes.permutations_by_class] or [0.0] * len(classes)
+    statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons, float]] = [
+        ({"definition": "mean_over_classes"}, mean_gap, table, left_out, outcomes.least_p),
+        ({"definition": "max_over_classes"}, max_gap, table, left_out, outcomes.least_p),
     ]
     for i, label in enumerate(classes):
-        statistics.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1], ()))
-    for columns, value, counted, why in statistics:
+        statistics.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1], (), least_of[i]))
+    for columns, value, counted, why, least_p in statistics:
+        draws = replace(draws, least_p=least_p)
         estimate = draws.estimate(partial(_of_tables, value), confidence=settings.confidence)
         undefined = reason("under_two_groups_with_images") if np.isnan(estimate.value) else None
         sizes = counted.sum(axis=-1)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.cluster_bootstrap import ClusterSeries, group_series, of_clusters, undefined
-from plumbline.statistics.clusters import permuted_label_blocks
+from plumbline.statistics.cluster_permutation import ClusterPermutation, relabelling_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import MAX_UNDEFINED_SHARE
@@ -48,9 +48,9 @@ def group_gap(
     values, groups, clusters : (n,)
         As in `group_means`.
     permutations : int
-        Group labels are permuted within clusters; where every cluster is of one group, over whole clusters. All values
-        of one group in one cluster move together: they are the seeds of one image. For very many images there are fewer
-        permutations (`plumbline.statistics.clusters.MAX_PERMUTED_LABELS`).
+        Group labels are permuted within clusters, and over whole clusters of one group
+        (`plumbline.statistics.cluster_permutation`). All values of one group in one cluster move together: they are the
+        seeds of one image.
     kind : {"difference", "ratio", "deviation"}
         A ratio is nan where a group's mean is not above 0. The standard deviation (ddof 0) is over the groups
         with values.
@@ -78,8 +78,11 @@ def group_gap(
     weights = series.weights(resamples, rng)
     replicates = np.concatenate([series.resampled_means(block) for block in weights])[:, present]
     gap = _estimate(means, replicates, kind, clusters=int(series.n[present].min()), confidence=confidence)
-    p = p_value(value, _gaps(_permuted_means(series, permutations, rng)[:, present], kind))
-    reasons = joined(gap.reason, _bias(value, means, replicates, kind))
+    permutation = ClusterPermutation.of(*np.nonzero(series.sizes)[::-1])
+    permuted = _permuted_means(series, permutation, permutations, rng)[:, present]
+    p = max(p_value(value, _gaps(permuted, kind)), permutation.least_gap_p)
+    few = relabelling_reason(permutation.least_gap_p, confidence)
+    reasons = joined(few, gap.reason, _bias(value, means, replicates, kind))
     if p > 1 - confidence and not np.isnan(gap.ci_low):
         gap, reasons = replace(gap, ci_low=_PARITY[kind]), joined(reasons, reason("reaches_parity"))
     return of_clusters(replace(gap, value=value, p=p, reason=reasons), n)
@@ -114,15 +117,17 @@ def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
     return high - low if kind == "difference" else shares(high, low)
 
 
-def _permuted_means(series: ClusterSeries, permutations: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return (r, g) means after permuting labels; r is `permutations`, or fewer for very many images."""
+def _permuted_means(
+    series: ClusterSeries, permutation: ClusterPermutation, permutations: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return (r, g) means after permuting labels; r as in `ClusterPermutation.draws`."""
     cluster, group = np.nonzero(series.sizes)
     sums, sizes = series.sums[cluster, group], series.sizes[cluster, group]
     n_groups = series.sizes.shape[1]
     blocks = []
-    for labels in permuted_label_blocks(group, cluster, permutations=permutations, rng=rng):
-        rows = len(labels)
-        cell = (labels + n_groups * np.arange(rows)[:, None]).ravel()
+    for drawn in permutation.draws(permutations, rng):
+        rows = len(drawn.labels)
+        cell = (drawn.labels + n_groups * np.arange(rows)[:, None]).ravel()
         totals, counts = (
             np.bincount(cell, weights=np.tile(column, rows), minlength=rows * n_groups).reshape(rows, -1)
             for column in (sums, sizes)

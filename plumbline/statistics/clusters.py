@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -17,9 +14,6 @@ from plumbline.statistics.jackknife import Jackknife, standard_errors
 
 FEW_CLUSTERS = 20
 """Intervals from fewer clusters are unreliable (Cameron, Gelbach & Miller 2008); the reason reports it."""
-MAX_PERMUTED_LABELS = 200_000_000
-"""Maximum of images × permutations, about two seconds; for more images there are fewer permutations."""
-_BLOCK = 4_000_000
 
 
 def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
@@ -115,109 +109,6 @@ def jackknife_clusters(tables: NDArray[np.int64], statistic: TableStatistic) -> 
         Takes (k, g, c) tables, gives (k,) values.
     """
     return Jackknife.from_units(statistic(tables.sum(axis=0)[None] - tables))
-
-
-def permute_clusters(
-    groups: NDArray[np.int64],
-    outcomes: NDArray[np.int64],
-    clusters: NDArray[np.int64],
-    *,
-    n_groups: int,
-    n_outcomes: int,
-    permutations: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Draw tables under "no difference between groups", with the dependence within clusters preserved.
-
-    Where clusters hold several groups, labels are permuted within each cluster: what its images share then cancels out.
-    Where every cluster is of one group, labels are permuted over whole clusters.
-
-    Parameters
-    ----------
-    groups, outcomes, clusters : (n,) int
-        -1 in `groups` is an image in no group.
-
-    Returns
-    -------
-    (r, g, c) int64
-        r is `permutations`, or fewer for very many images (`MAX_PERMUTED_LABELS`).
-    """
-    used = groups >= 0
-    size = n_groups * n_outcomes
-    tables = [
-        np.bincount(
-            ((np.arange(len(labels))[:, None] * n_groups + labels) * n_outcomes + outcomes[used]).ravel(),
-            minlength=len(labels) * size,
-        ).reshape(-1, n_groups, n_outcomes)
-        for labels in permuted_label_blocks(groups[used], clusters[used], permutations=permutations, rng=rng)
-    ]
-    return np.concatenate(tables)
-
-
-def permuted_label_blocks(
-    groups: NDArray[np.int64], clusters: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.int64]]:
-    """Yield (b, n) labels permuted as by `permute_labels`, in blocks of bounded memory.
-
-    There are `permutations` in all, or fewer for very many images (`MAX_PERMUTED_LABELS`).
-    """
-    n = max(len(groups), 1)
-    draws, step = int(min(permutations, max(200, MAX_PERMUTED_LABELS // n))), max(1, _BLOCK // n)
-    permute = _permutation(groups, clusters)
-    for start in range(0, draws, step):
-        yield permute(min(step, draws - start), rng)
-
-
-def permute_labels(
-    groups: NDArray[np.int64], clusters: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Permute labels as `permute_clusters` does: within clusters, or over whole clusters where each is of one group.
-
-    Parameters
-    ----------
-    groups, clusters : (n,) int
-        Every image is in a group.
-
-    Returns
-    -------
-    (permutations, n) int64
-        Group of each image.
-    """
-    return _permutation(groups, clusters)(permutations, rng)
-
-
-def _permutation(
-    groups: NDArray[np.int64], clusters: NDArray[np.int64]
-) -> Callable[[int, np.random.Generator], NDArray[np.int64]]:
-    names, units = np.unique(clusters, return_inverse=True)
-    cells = np.unique(units * (groups.max(initial=0) + 1) + groups)
-    mixed = len(cells) > len(names)
-    return partial(_permute_within if mixed else _permute_whole, groups, units)
-
-
-def _permute_within(
-    codes: NDArray[np.int64], units: NDArray[np.int64], count: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Permute labels within each cluster, (count, n)."""
-    permuted = np.empty((count, len(codes)), dtype=np.int64)
-    order = np.argsort(units, kind="stable")
-    sizes = np.bincount(units)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    # Clusters of one size are permuted together.
-    for size in np.unique(sizes):
-        places = order[starts[sizes == size][:, None] + np.arange(size)]
-        same = np.broadcast_to(codes[places], (count, *places.shape))
-        permuted[:, places] = rng.permuted(same, axis=-1)
-    return permuted
-
-
-def _permute_whole(
-    codes: NDArray[np.int64], units: NDArray[np.int64], count: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Permute labels over whole clusters, (count, n)."""
-    of_cluster = np.zeros(units.max(initial=-1) + 1, dtype=np.int64)
-    of_cluster[units] = codes
-    return rng.permuted(np.broadcast_to(of_cluster, (count, len(of_cluster))), axis=-1)[:, units]
 
 
 def cluster_wilson(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import joined, reason
 from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables
+from plumbline.statistics.cluster_permutation import relabelling_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import bca, percentile
 from plumbline.statistics.jackknife import Jackknife
@@ -88,6 +89,7 @@ def estimate_table(
     resampled: NDArray[np.int64],
     permuted: NDArray[np.int64] | None = None,
     jackknife: Callable[[TableStatistic], Jackknife] | None = None,
+    least_p: float = 0.0,
     parity: float = 0.0,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -108,6 +110,9 @@ def estimate_table(
         nothing is tested and the interval is plain BCa.
     jackknife : callable, optional
         Leaves out what was resampled: single images by default.
+    least_p : float
+        How small p can become at all (`plumbline.statistics.cluster_permutation`): it is no smaller, and `reason` says
+        where that is no evidence.
     parity : float
         The value without any difference: 0, or 1 for a ratio of the smaller to the larger rate.
     """
@@ -120,10 +125,10 @@ def estimate_table(
     estimate = bca(value, replicates, acceleration=acceleration, confidence=confidence)
     if permuted is None:
         return estimate
-    p = p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less")
+    p = max(p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less"), least_p)
     if p > 1 - confidence:
         estimate = extend_to_parity(estimate, percentile(value, replicates, confidence=confidence), parity=parity)
-    return replace(estimate, p=p)
+    return replace(estimate, p=p, reason=joined(relabelling_reason(least_p, confidence), estimate.reason))
 
 
 def extend_to_parity(estimate: Estimate, wider: Estimate, *, parity: float) -> Estimate:

@@ -226,10 +226,17 @@ def test_trident_intervals_of_sets_say_that_they_are_too_narrow(cell, quick):
     sets = pl.Series([f"set {i // 12}" for i in range(cell.records.height)])
     grouped = replace(cell, records=cell.records.with_columns(set_id=sets))
     noted = FAMILIES["trident_metrics"].compute(grouped, settings=quick)
-    # Equal opportunity resamples sets.
-    own = ["true_positive_rate", "equal_opportunity_gap"]
+    # Equal opportunity and the gaps of probes resample sets.
+    own = ["true_positive_rate", "equal_opportunity_gap", "probe_rate_gap"]
     with_interval = noted.filter(pl.col("ci_low").is_not_null(), ~pl.col("metric").is_in(own))
     assert with_interval["reason"].str.contains("420 images of 35 sets counted as independent").all()
+    gaps, alone = (
+        rows.filter(metric="probe_rate_gap").select(*KEY, "value", "n", "reason", "p")
+        for rows in (noted, FAMILIES["trident_metrics"].compute(cell, settings=quick))
+    )
+    assert not gaps["reason"].fill_null("").str.contains("independent").any()
+    assert_frame_equal(gaps.drop("reason", "p"), alone.drop("reason", "p"))
+    assert (gaps["p"] != alone["p"]).any()
 
 
 def test_only_what_is_there_is_computed(make_cell, quick):

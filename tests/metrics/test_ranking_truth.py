@@ -23,6 +23,7 @@ from plumbline.metrics import MetricSettings
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups
 from plumbline.metrics.rankings.skew_at_k import sample_top, skew_estimates
+from plumbline.statistics.rankings import rank_order
 from plumbline.world.numeric import planted_embeddings
 
 N, K = 600, 200
@@ -172,6 +173,23 @@ def test_sets_hold_no_difference_at_the_nominal_rate(whole):
             rejected = np.count_nonzero(np.array(values) <= level)
             assert rejected <= expected_hits(len(seeds), level)[1], (metric, level, rejected)
             assert rejected >= expected_hits(len(seeds), 0.6 * level)[0], (metric, level, rejected)
+
+
+@pytest.mark.parametrize("sizes", [(15, 15, 15), (15, 14, 9)])
+def test_several_images_of_a_person_are_no_evidence_of_a_difference(sizes):
+    """A person scores otherwise as each group: the test of single images rejects in half of these worlds."""
+    p, groups = [], np.tile(np.repeat(np.arange(3), sizes), 12)
+    sets = np.repeat(np.arange(12), sum(sizes))
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        scores = rng.normal(0, 0.7, (12, 3))[sets, groups] + rng.normal(size=len(sets))
+        clusters = ImageClusters.of(sets, groups, settings=SETTINGS, labels=[str(seed)])
+        ranked = RankedGroups(rank_order(scores), groups, 3, clusters)
+        estimates = skew_estimates(sample_top(ranked, k=len(sets) // 2, settings=SETTINGS, labels=["a"]), "equal")
+        ndkl = ndkl_estimates(ranked, "equal", settings=SETTINGS).estimate
+        p.append([estimates.by_group[0, 0].p, estimates.largest[0].p, ndkl[0].p])
+    for level in (0.05, 0.1, 0.25):
+        assert (np.count_nonzero(np.array(p) <= level, axis=0) <= expected_hits(150, level)[1]).all(), level
 
 
 def test_a_difference_within_sets_is_found_where_images_alone_would_hide_it():

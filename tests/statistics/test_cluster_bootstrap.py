@@ -8,7 +8,7 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.reasons import in_words
-from plumbline.statistics import bootstrap, clusters
+from plumbline.statistics import bootstrap, cluster_permutation
 from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
 from plumbline.statistics.cluster_bootstrap import WeightedQuantile, cluster_summaries, group_means, group_quantiles
 from plumbline.statistics.cluster_changes import paired_cluster_changes
@@ -275,7 +275,7 @@ def test_blocks_do_not_change_what_is_dealt(monkeypatch):
     values = draw.normal(size=120)
     keywords = {"n_groups": 4, "resamples": 300, "permutations": 3000, "confidence": 0.95}
     whole = group_gap(values, groups, own, rng=rng(1), **keywords)
-    monkeypatch.setattr(clusters, "_BLOCK", 1000)
+    monkeypatch.setattr(cluster_permutation, "_BLOCK", 1000)
     assert group_gap(values, groups, own, rng=rng(1), **keywords).p == pytest.approx(whole.p, abs=0.04)
 
 

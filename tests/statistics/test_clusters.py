@@ -14,7 +14,6 @@ from plumbline.statistics.clusters import (
     cluster_wilson,
     few_clusters_reason,
     jackknife_clusters,
-    permute_clusters,
     resample_clusters,
 )
 from plumbline.statistics.intervals import mean_of_proportions
@@ -70,46 +69,6 @@ def test_leaving_a_set_out():
         rest = member != s
         assert left.values[0, s] == pytest.approx(gap(count_table(group[rest], outcome[rest], **SHAPE)))
     assert left.counts.tolist() == [[1] * 9]
-
-
-def test_labels_are_shuffled_within_sets_and_sets_where_each_is_of_one_group():
-    rng = np.random.default_rng(2)
-    group, outcome, member = people(30, rng, groups=(0, 1, 1))
-    order = rng.permutation(len(group))
-    group, outcome, member = group[order], outcome[order], member[order]
-    drawn = permute_clusters(group, outcome, member, **SHAPE, permutations=3000, rng=rng)
-    table = count_table(group, outcome, **SHAPE)
-    assert (drawn.sum(axis=1) == table.sum(axis=0)).all() and (drawn.sum(axis=2) == table.sum(axis=1)).all()
-    slow = []
-    for _ in range(3000):
-        dealt = group.copy()
-        for s in range(30):
-            own = np.flatnonzero(member == s)
-            dealt[own] = rng.permutation(group[own])
-        slow.append(count_table(dealt, outcome, **SHAPE)[0, 0])
-    assert drawn[:, 0, 0].mean() == pytest.approx(np.mean(slow), abs=0.15)
-    assert drawn[:, 0, 0].std() == pytest.approx(np.std(slow), rel=0.06)
-
-    whole = np.repeat([0, 1], 15).repeat(4)
-    sets = np.repeat(np.arange(30), 4)
-    hits = np.repeat(rng.integers(0, 2, 30), 4)  # all images of a set agree
-    moved = permute_clusters(whole, hits, sets, **SHAPE, permutations=500, rng=rng)
-    assert (moved % 4 == 0).all() and len(np.unique(moved[:, 0, 0])) > 3
-
-
-def test_p_is_uniform_under_no_difference_although_images_of_a_set_agree():
-    p = []
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        sets = np.repeat(np.arange(40), 5)
-        group = (np.arange(40) % 2)[sets]  # one group a set, so that images of a group hang together
-        outcome = np.where(rng.random(200) < np.clip(rng.normal(0.5, 0.4, 40), 0, 1)[sets], 0, 1)
-        drawn = permute_clusters(group, outcome, sets, **SHAPE, permutations=199, rng=rng)
-        observed = gap(count_table(group, outcome, **SHAPE))
-        p.append((1 + np.count_nonzero(gap(drawn) >= observed - 1e-12)) / 200)
-    for level in (0.05, 0.1, 0.25):
-        assert np.count_nonzero(np.array(p) <= level) <= stats.binom.ppf(1 - 5e-4, 300, level)
-        assert np.count_nonzero(np.array(p) <= level + 0.05) >= stats.binom.ppf(5e-4, 300, level)
 
 
 def test_intervals_of_sets_hold_the_rate_where_those_of_images_do_not():

@@ -31,6 +31,7 @@ from plumbline.metrics.rankings.ranking import (
     MAX_WORK,
     MIN_PERMUTATIONS,
     Desired,
+    ImageClusters,
     RankedGroups,
     Shares,
     rank_labelled,
@@ -342,9 +343,10 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
             else value[:, None]
         )
         units, error = left.shape[1], jackknife_errors(left)
-        chance = _permuted_ndkl(ranked, ranked.clusters.permuted, shares)
+        chance = _permuted_ndkl(ranked, ranked.clusters, shares)
     low, high = t_intervals(value, error, units=units, confidence=settings.confidence)
-    p = upper_p_values(value, chance) if chance.size else np.full(value.shape, np.nan)
+    least_p = 0.0 if ranked.clusters is None else ranked.clusters.permutation.least_gap_p
+    p = np.maximum(upper_p_values(value, chance), least_p) if chance.size else np.full(value.shape, np.nan)
     reasons = joined(
         reason("one_cluster_of_images") if np.isnan(low).any() else None,
         None if chance.size else reason("too_many_to_permute"),
@@ -354,15 +356,15 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     return NdklEstimates(estimate, chance)
 
 
-def _permuted_ndkl(ranked: RankedGroups, permuted: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _permuted_ndkl(ranked: RankedGroups, clusters: ImageClusters, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return NDKL (m, p) under p permutations of the labels; an empty array where that would take too long."""
     work = ranked.order.size
     if work * MIN_PERMUTATIONS > 3 * MAX_WORK:
         return np.empty((len(ranked.order), 0))
-    labels = permuted[: max(MIN_PERMUTATIONS, MAX_WORK // work)]
-    values, step = np.empty((len(ranked.order), len(labels))), max(1, AT_ONCE // ranked.n)
+    draws = min(len(clusters.drawn.labels), max(MIN_PERMUTATIONS, MAX_WORK // work))
+    values, step = np.empty((len(ranked.order), draws)), max(1, AT_ONCE // ranked.n)
     for order, out in zip(ranked.order, values):
-        for start in range(0, len(labels), step):
-            sums = ndkl_sums(labels[start : start + step, order], ranked.n_groups)
-            out[start : start + step] = sums.against(shares)
+        for start in range(0, draws, step):
+            rows = slice(start, min(start + step, draws))
+            out[rows] = ndkl_sums(clusters.dealt(order, rows), ranked.n_groups).against(shares)
     return values

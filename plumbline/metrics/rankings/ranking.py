@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.statistics.clusters import FEW_CLUSTERS, permute_labels
+from plumbline.statistics.cluster_permutation import ClusterPermutation, Relabelled
 from plumbline.statistics.rankings import rank_order
 from plumbline.statistics.seeds import generator
 
@@ -26,12 +26,14 @@ Desired = Literal["equal", "ranked"] | Mapping[Any, float] | ArrayLike | None
 Shares = Literal["equal", "ranked"]
 """The desired shares that the audit compares with."""
 
+MIN_BLOCKS = 20
+"""Jackknife blocks where more would take too long."""
 MAX_BLOCKS = 100
 """Maximum number of jackknife blocks; more clusters than this are merged into blocks of equally many clusters."""
 MAX_WORK = 60_000_000
 """Maximum of images × rankings × blocks (or permutations of clusters): about a second."""
 CLUSTER_PERMUTATIONS = 1_000
-"""Maximum number of permutations where labels are shuffled within clusters."""
+"""Maximum number of permutations where blocks of clusters are dealt out; `reason` tells where there are fewer."""
 MIN_PERMUTATIONS = 100
 """Below this number of permutations the test is skipped."""
 
@@ -153,18 +155,20 @@ class ImageClusters:
     ----------
     codes : (n,) int64
         Cluster of each image, 0 .. c - 1.
-    permuted : (p, n) uint8 or uint16
-        Groups of the images after permuting labels as the clusters allow.
+    permutation : ClusterPermutation
+    drawn : Relabelled
+        Groups of the blocks, as uint8 or uint16, after dealing them out p times.
     """
 
     codes: NDArray[np.int64]
-    permuted: NDArray[Any]
+    permutation: ClusterPermutation
+    drawn: Relabelled
 
     @classmethod
     def of(
         cls, clusters: NDArray[np.int64], groups: NDArray[np.int64], *, settings: MetricSettings, labels: Sequence[str]
     ) -> ImageClusters:
-        """Permute the labels within clusters, or whole clusters where each is of one group.
+        """Deal out the labels within clusters, and over clusters of one group (`ClusterPermutation`).
 
         Parameters
         ----------
@@ -176,16 +180,26 @@ class ImageClusters:
         affordable = max(MIN_PERMUTATIONS, MAX_WORK // len(groups))
         permutations = min(settings.permutations, CLUSTER_PERMUTATIONS, affordable)
         rng = generator(settings.seed, *labels, "permutation")
-        permuted = np.empty((permutations, len(groups)), dtype=np.uint8 if groups.max() < 256 else np.uint16)
-        for start in range(0, permutations, 50):
-            rows = permuted[start : start + 50]
-            rows[:] = permute_labels(groups, clusters, permutations=len(rows), rng=rng)
-        return cls(np.unique(clusters, return_inverse=True)[1], permuted)
+        permutation, small = ClusterPermutation.of(groups, clusters), np.uint8 if groups.max() < 256 else np.uint16
+        parts = [permutation.draw(min(50, permutations - start), rng) for start in range(0, permutations, 50)]
+        weights = [part.weights.astype(np.uint16) for part in parts if part.weights is not None]
+        labels_of_blocks = np.concatenate([part.labels.astype(small) for part in parts])
+        drawn = Relabelled(labels_of_blocks, np.concatenate(weights) if weights else None)
+        return cls(np.unique(clusters, return_inverse=True)[1], permutation, drawn)
+
+    def dealt(self, order: NDArray[np.integer], rows: slice, *, top: int | None = None) -> NDArray[Any]:
+        """Return the groups by rank, (r, n), of a ranking under some of the permutations, or of its `top` best."""
+        labels, weights = self.drawn.labels[rows], self.drawn.weights
+        if weights is None:
+            return labels[:, self.permutation.blocks[order[:top]]]
+        by_rank = labels[:, self.permutation.blocks[order]].ravel()
+        # Every permutation counts as many images as there are.
+        return np.repeat(by_rank, weights[rows, order].ravel()).reshape(len(labels), -1)[:, :top]
 
     def blocks(self, *, rankings: int) -> NDArray[np.int64]:
         """Return the block of each image, (n,), that the jackknife leaves out: a cluster, or several of many."""
         clusters = int(self.codes.max()) + 1
-        most = max(FEW_CLUSTERS, min(MAX_BLOCKS, MAX_WORK // max(rankings * len(self.codes), 1)))
+        most = max(MIN_BLOCKS, min(MAX_BLOCKS, MAX_WORK // max(rankings * len(self.codes), 1)))
         return self.codes % min(clusters, most)
 
 

@@ -19,6 +19,7 @@ from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
 from plumbline.metrics.rankings.skew_at_k import TopSample, default_k, sample_top, skew_estimates
 from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason, small_groups_reason
+from plumbline.statistics.cluster_permutation import relabelling_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
@@ -65,9 +66,17 @@ class AttributeRankings:
 
     @property
     def reasons(self) -> Reasons:
-        """Return caveats that apply to statistics over all groups: small groups, and few clusters."""
+        """Return caveats that apply to statistics over all groups: small groups, few clusters, too few to test."""
         small = small_groups_reason(self.names, self.ranked.sizes.tolist(), self.settings.min_group)
-        return joined(small, self.few_clusters)
+        clusters = self.ranked.clusters
+        least_p = 0.0 if clusters is None else clusters.permutation.least_gap_p
+        return joined(small, self.few_clusters, relabelling_reason(least_p, self.settings.confidence))
+
+    def untestable(self, group: int) -> Reason | None:
+        """Return the caveat that too few clusters hold a group for a test of its count."""
+        clusters = self.ranked.clusters
+        least_p = 0.0 if clusters is None else clusters.permutation.least_count_p(group)
+        return relabelling_reason(least_p, self.settings.confidence)
 
     @property
     def few_clusters(self) -> Reason | None:
@@ -169,10 +178,11 @@ def _top_rows(ranking: AttributeRankings) -> Iterator[Row]:
 
 def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> Iterator[Row]:
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in top.sizes]
+    untestable = [ranking.untestable(j) for j in range(len(top.sizes))]
     floor = float(np.log(len(ranking.names) / ranking.k))
     for i, j in np.ndindex(estimates.value.shape):
         absent = reason("absent_from_top", k=ranking.k) if top.counts[i, j] == 0 else None
-        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters)
+        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters, untestable[j])
         columns |= {"group": ranking.names[j], "k": ranking.k}
         yield ranking.row(i, "skew_at_k", desired, columns)
         if absent and desired == "equal" and i < ranking.prompts.scales:

@@ -228,6 +228,8 @@ class TopSample:
         Of each group's count, two-sided.
     chance : (1, g, p) or (m, g, p) int64
         Counts of random rankings.
+    least_p : float
+        How small p of a statistic of all groups can become with so few clusters.
     """
 
     k: int
@@ -240,6 +242,7 @@ class TopSample:
     left_weight: NDArray[np.int64]
     p: NDArray[np.float64]
     chance: NDArray[np.int64]
+    least_p: float = 0.0
 
 
 def sample_top(
@@ -299,8 +302,9 @@ def _sample_top_of_clusters(
     # Where no cluster can be left out, the acceleration of BCa is that of values that do not vary: 0.
     without = without if len(without) else np.ones((1, len(by_block)), dtype=np.int64)
     counts = top_counts(codes, k=k, n_groups=g)
-    tops = (clusters.permuted[:, order[:k]] for order in ranked.order)
+    tops = (clusters.dealt(order, slice(None), top=k) for order in ranked.order)
     chance = np.stack([np.stack([(top == group).sum(axis=1) for group in range(g)]) for top in tops])
+    least_p = np.array([clusters.permutation.least_count_p(group) for group in range(g)])
     left = cluster_resampled_top_counts(codes, blocks[ranked.order], without, k=k, n_groups=g)
     return TopSample(
         k=k,
@@ -311,8 +315,9 @@ def _sample_top_of_clusters(
         left=left.astype(np.int64),
         left_totals=(without @ by_block).T[None],
         left_weight=np.ones((1, len(without)), dtype=np.int64),
-        p=_two_sided(counts, chance),
+        p=np.maximum(_two_sided(counts, chance), least_p),
         chance=chance,
+        least_p=clusters.permutation.least_gap_p,
     )
 
 
@@ -394,7 +399,7 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
         reason=each.reason,
     )
     chance = share_ratios(top.chance, _expected(sizes, top.k, desired)).max(axis=1)
-    p = upper_p_values(value.max(axis=1), chance)
+    p = np.maximum(upper_p_values(value.max(axis=1), chance), top.least_p)
     # fmax and fmin pass over groups whose counts do not vary and have no interval.
     low = scale * np.fmin(largest.ci_low, np.fmax.reduce(each.ci_low, axis=1))
     high = scale * np.fmax(largest.ci_high, np.fmax.reduce(each.ci_high, axis=1))

@@ -28,6 +28,8 @@ from plumbline.reasons import (
     small_groups_reason,
 )
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
+from plumbline.statistics.cluster_permutation import ClusterPermutation
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, jackknife_clusters, resample_clusters
 from plumbline.statistics.counts import count_table, estimate_table
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
@@ -52,6 +54,8 @@ class ProbeTest:
     groups : Groups
     released_divisor : int
         What the released code divides the sum of class accuracies by.
+    clusters : (n,) int64 or None
+        Cluster of each image, where they come in clusters.
     """
 
     common: Row
@@ -60,6 +64,7 @@ class ProbeTest:
     outcomes: NDArray[np.int64]
     groups: Groups
     released_divisor: int
+    clusters: NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -85,7 +90,7 @@ class ProbeTest:
         probes = {probe.id: probe.category for probe in suite.probes}
         common = base_row(cell, suite=name, suite_hash=suite.hash)
         divisor = len(groups.names) + (1 if name == "trident" else 2)
-        return cls(common, settings, probes, outcomes, groups, divisor)
+        return cls(common, settings, probes, outcomes, groups, divisor, cluster_codes(cell.records))
 
     def tables(self, outcomes: NDArray[np.int64], n_outcomes: int) -> NDArray[np.int64]:
         """Return the (..., g, n_outcomes) counts of images by group and outcome."""
@@ -117,7 +122,7 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
     """Give the gap between groups of P(class → probe), averaged over the probes of one valence.
 
     The probes of a valence share their images: what is resampled and permuted is the number of probes that an
-    image is classified as.
+    image is classified as. Where images come in clusters, these are resampled, and their blocks permuted.
     """
     settings, groups = test.settings, test.groups
     chosen = np.array([each == valence for each in test.probes.values()])
@@ -127,10 +132,47 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
     if np.count_nonzero(sizes) < 2:
         return
     named = [str(test.common[key]) for key in ("model", "dataset", "suite")]
-    estimate = _estimate_gap(table, (*named, groups.attribute, "probe_rate_gap", valence), settings)
+    names = (*named, groups.attribute, "probe_rate_gap", valence)
+    if test.clusters is None:
+        estimate = _estimate_gap(table, names, settings)
+    else:
+        trials = np.full(len(won), int(chosen.sum()))
+        estimate = _estimate_cluster_gap(np.stack([won, trials], axis=1), groups, test.clusters, names, settings)
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+    few = few_clusters_reason(test.clusters)
     row = test.row("probe_rate_gap", "by_valence", event=valence)
-    yield row | estimate.columns(small) | {"n": int(sizes.sum())}
+    yield row | estimate.columns(small, few) | {"n": int(sizes.sum())}
+
+
+def _gap_of_sums(sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the gap of (..., 2, g) wins and trials."""
+    return batched_parity_difference(sums[..., 0, :], sums[..., 1, :])
+
+
+def _estimate_cluster_gap(
+    counted: NDArray[np.int64],
+    groups: Groups,
+    clusters: NDArray[np.int64],
+    names: tuple[str, ...],
+    settings: MetricSettings,
+) -> Estimate:
+    """Estimate the gap of (n, 2) probes that an image is classified as, and probes that there are, from clusters."""
+    resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
+    g, permutation = len(groups.names), ClusterPermutation.of(groups.codes, clusters)
+    cell = permutation.clusters[permutation.blocks] * g + groups.codes[permutation.used]
+    cells = (int(permutation.clusters.max()) + 1) * g
+    sums = [np.bincount(cell, weights=column, minlength=cells) for column in counted[permutation.used].T]
+    tables = np.stack(sums).astype(np.int64).reshape(2, -1, g).swapaxes(0, 1)
+    permuted = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting)
+    return estimate_table(
+        tables.sum(axis=0),
+        _gap_of_sums,
+        resampled=resample_clusters(tables, resamples=settings.resamples, rng=resampling),
+        permuted=permuted.swapaxes(1, 2),
+        jackknife=partial(jackknife_clusters, tables),
+        least_p=permutation.least_gap_p,
+        confidence=settings.confidence,
+    )
 
 
 def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
@@ -144,14 +186,11 @@ def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: Me
         sums = tables @ np.arange(tables.shape[-1])
         return np.stack([sums, tables.sum(axis=-1) * (tables.shape[-1] - 1)], axis=-2)
 
-    def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        return batched_parity_difference(sums[..., 0, :], sums[..., 1, :])
-
     drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
     trials = np.broadcast_to(summed(table)[1], drawn.shape)
     return estimate_table(
         summed(table),
-        statistic,
+        _gap_of_sums,
         resampled=np.stack([drawn, trials], axis=-2),
         permuted=summed(permute_tables(table, permutations=settings.permutations, rng=permuting)),
         jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),

@@ -1,0 +1,223 @@
+"""Permutation tests of "no difference between groups" for images that come in clusters, such as counterfactual sets.
+
+What is exchangeable if groups do not differ is the block, all images of one group in one cluster: the images of a
+person as a man are alike beyond what they share with the images of the same person as a woman. So whole blocks are
+dealt out, as in a randomised block design with several observations a plot (Edgington & Onghena 2007, chapters 5 and
+6). Dealing single images is exact only without a variation of cluster × group.
+
+Blocks are dealt within their cluster; clusters of one group are dealt among themselves. Groups keep their sizes: where
+a block is dealt to a place of another size, its images are thinned out or counted repeatedly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import lgamma
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.reasons import Reason, reason
+
+MAX_PERMUTED_LABELS = 200_000_000
+"""Maximum of blocks (or images, where blocks differ in size) × permutations: some two seconds; `reason` tells it."""
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """Labels of blocks after some permutations.
+
+    Attributes
+    ----------
+    labels : (r, b) int64
+        Group to which each block is dealt.
+    weights : (r, u) int64 or None
+        How often each image in a group counts; None where each counts once.
+    """
+
+    labels: NDArray[np.integer]
+    weights: NDArray[np.integer] | None
+
+
+@dataclass(frozen=True)
+class ClusterPermutation:
+    """How labels may be dealt out anew if groups do not differ.
+
+    Attributes
+    ----------
+    used : (n,) bool
+        Which images are in a group.
+    blocks : (u,) int64
+        Block of each of these, 0 .. b - 1, in the order of their first images.
+    groups, clusters, sizes : (b,) int64
+        Group, cluster and images of each block.
+    """
+
+    used: NDArray[np.bool_]
+    blocks: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    clusters: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> ClusterPermutation:
+        """Find the blocks of images of (n,) groups, -1 for those in none, and clusters."""
+        used = groups >= 0
+        groups = groups[used]
+        units = np.unique(clusters[used], return_inverse=True)[1].reshape(-1)
+        cells = units * (groups.max(initial=0) + 1) + groups
+        _, first, inverse, sizes = np.unique(cells, return_index=True, return_inverse=True, return_counts=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return cls(used, rank[inverse.reshape(-1)], groups[first[order]], units[first[order]], sizes[order])
+
+    @cached_property
+    def strata(self) -> tuple[NDArray[np.int64], ...]:
+        """Return (m, k) arrays of blocks: those of a row may change places with each other."""
+        order = np.argsort(self.clusters, kind="stable")
+        counts = np.bincount(self.clusters)
+        starts = np.cumsum(counts) - counts
+        mixed = [order[starts[counts == k][:, None] + np.arange(k)] for k in np.unique(counts[counts > 1])]
+        alone = order[starts[counts == 1]]
+        return (*mixed, alone[None]) if len(alone) > 1 else tuple(mixed)
+
+    @cached_property
+    def even(self) -> bool:
+        """Return whether blocks that may change places are of one size."""
+        return all((self.sizes[places] == self.sizes[places[:, :1]]).all() for places in self.strata)
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Relabelled:
+        """Deal out the blocks `rows` times."""
+        places = np.empty((rows, len(self.groups)), dtype=np.int64)
+        places[:] = np.arange(len(self.groups))
+        for own in self.strata:
+            places[:, own] = rng.permuted(np.broadcast_to(own, (rows, *own.shape)), axis=-1)
+        return Relabelled(self.groups[places], None if self.even else self._weights(places, rng))
+
+    def _weights(self, places: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return how often each image counts where its block fills a place: as evenly as whole numbers can."""
+        whole, rest = np.divmod(self.sizes[places], self.sizes)
+        # Images of a block in random order, of which those from a random one on count once more.
+        shuffled = rng.permutation(len(self.blocks))
+        order = shuffled[np.argsort(self.blocks[shuffled], kind="stable")]
+        within = np.empty(len(order), dtype=np.int64)
+        within[order] = np.arange(len(order)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        start = rng.integers(0, self.sizes, size=places.shape)
+        later = within + start[:, self.blocks]
+        later -= np.where(later >= self.sizes[self.blocks], self.sizes[self.blocks], 0)
+        return whole[:, self.blocks] + (later < rest[:, self.blocks])
+
+    def draws(self, permutations: int, rng: np.random.Generator) -> Iterator[Relabelled]:
+        """Yield permutations in parts of bounded memory, `permutations` in all or fewer (`MAX_PERMUTED_LABELS`)."""
+        width = max(len(self.groups) if self.even else len(self.blocks), 1)
+        rows, step = int(min(permutations, max(200, MAX_PERMUTED_LABELS // width))), max(1, _BLOCK // width)
+        for start in range(0, rows, step):
+            yield self.draw(min(step, rows - start), rng)
+
+    def sums(
+        self, values: NDArray[np.int64], *, n_groups: int, permutations: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Return the (r, g, c) sums over groups of (n, c) whole numbers of the images, under permutations."""
+        drawn = [self._sums(values[self.used], each, n_groups) for each in self.draws(permutations, rng)]
+        return np.concatenate(drawn)
+
+    def tables(
+        self,
+        outcomes: NDArray[np.int64],
+        *,
+        n_groups: int,
+        n_outcomes: int,
+        permutations: int,
+        rng: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """Return the (r, g, c) counts of images by group and outcome under permutations, with the groups' own sizes.
+
+        Parameters
+        ----------
+        outcomes : (n,) int
+        """
+        outcome = outcomes[self.used]
+        if len(self.groups) * n_outcomes <= len(outcome) or not self.even:
+            one_hot = (outcomes[:, None] == np.arange(n_outcomes)).astype(np.int64)
+            return self.sums(one_hot, n_groups=n_groups, permutations=permutations, rng=rng)
+        # Blocks of few images: counting these is faster than adding up a column for each outcome.
+        size, tables = n_groups * n_outcomes, []
+        for drawn in self.draws(permutations, rng):
+            labels = drawn.labels[:, self.blocks]
+            cell = (np.arange(len(labels))[:, None] * n_groups + labels) * n_outcomes + outcome
+            tables.append(np.bincount(cell.ravel(), minlength=len(labels) * size).reshape(-1, n_groups, n_outcomes))
+        return np.concatenate(tables)
+
+    def _sums(self, values: NDArray[np.int64], drawn: Relabelled, n_groups: int) -> NDArray[np.int64]:
+        rows = len(drawn.labels)
+        columns = np.asarray(values, dtype=np.float64).T
+        labels, weights = drawn.labels, drawn.weights
+        if weights is None:
+            # Sums of whole numbers far below 2^53 are exact.
+            columns = np.stack([np.bincount(self.blocks, weights=c, minlength=len(self.groups)) for c in columns])
+        else:
+            labels = labels[:, self.blocks]
+        cell = (labels + n_groups * np.arange(rows)[:, None]).ravel()
+        each = (
+            np.tile(column, rows) if weights is None else (weights * column).ravel()  # one number a row and block
+            for column in columns
+        )
+        sums = [np.bincount(cell, weights=numbers, minlength=rows * n_groups) for numbers in each]
+        return np.stack(sums, axis=-1).astype(np.int64).reshape(rows, n_groups, -1)
+
+    # --- How small p can become.
+
+    @cached_property
+    def least_gap_p(self) -> float:
+        """Return the p of the most extreme relabelling for a statistic that treats all groups alike, such as a gap.
+
+        One over the number of relabellings, times those that only rename groups, which give the same gap.
+        """
+        counts = np.bincount(self.clusters)
+        ways = sum(lgamma(k + 1) for k in counts[counts > 1]) + self._log_ways_alone
+        return round(float(np.exp(min(self._log_renamings - ways, 0.0))), 12)
+
+    def least_count_p(self, group: int) -> float:
+        """Return the least two-sided p of the count of one group: twice one over the ways to place it."""
+        counts = np.bincount(self.clusters)
+        own = self.clusters[self.groups == group]
+        alone = int((counts == 1).sum())
+        ways = float(np.log(counts[own][counts[own] > 1]).sum()) + _log_binomial(alone, int((counts[own] == 1).sum()))
+        return round(float(min(1.0, 2 * np.exp(-ways))), 12)
+
+    @property
+    def _alone(self) -> NDArray[np.int64]:
+        """Return how many clusters are of each group alone, (g,)."""
+        alone = np.bincount(self.clusters)[self.clusters] == 1
+        return np.bincount(self.groups[alone], minlength=int(self.groups.max(initial=0)) + 1)
+
+    @property
+    def _log_ways_alone(self) -> float:
+        return lgamma(self._alone.sum() + 1) - sum(lgamma(n + 1) for n in self._alone)
+
+    @property
+    def _log_renamings(self) -> float:
+        """Return the logarithm of the number of renamings of groups that are relabellings.
+
+        Groups may change names where they are in the same clusters and are alone in as many.
+        """
+        counts = np.bincount(self.clusters)
+        of_group: dict[object, int] = {}
+        for group in np.unique(self.groups):
+            own = self.clusters[self.groups == group]
+            key = (np.sort(own[counts[own] > 1]).tobytes(), int(self._alone[group]))
+            of_group[key] = of_group.get(key, 0) + 1
+        return sum(lgamma(n + 1) for n in of_group.values())
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+
+def relabelling_reason(least_p: float, confidence: float) -> Reason | None:
+    """Return the reason that too few relabellings exist for evidence at a confidence level, if so."""
+    return reason("few_relabellings", least=least_p) if least_p >= 1 - confidence - 1e-9 else None
