@@ -7,7 +7,7 @@ import pytest
 from benchmarks.calibration.__main__ import BLOCKS
 from benchmarks.calibration.blocks import simulated
 
-WORLDS = 40
+WORLDS = 30
 
 
 @pytest.mark.parametrize("name", [name for name in BLOCKS if import_module(f"benchmarks.calibration.{name}").BLOCK.few])
