@@ -1,5 +1,6 @@
 """Steps on a Dask cluster, which Dagster's own executor runs past the pools of an instance and past failed steps."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from dagster_dask.executor import DaskExecutor
 from distributed import Client, LocalCluster, as_completed
 
 from plumbline.errors import ConfigError
+from resources.workspace import Workspace
 
 _ANSWERS_S = "10s"
 Events = Sequence[dg.DagsterEvent] | None
@@ -72,6 +74,8 @@ def execute_step(
     """Execute one step on a worker, unless one before it failed or was not executed."""
     if any(events is None or any(event.is_step_failure for event in events) for events in before):
         return None
+    # The settings of a home's storage name it; a worker was told of the home alone.
+    os.environ.setdefault("DAGSTER_HOME", str(Workspace.from_environment().dagster_home))
     with dg.DagsterInstance.from_ref(instance) as opened:
         # Asked for here: Dask looks for futures inside its arguments, and cannot look into a run that has pools.
         run = opened.get_run_by_id(run_id)

@@ -6,6 +6,9 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.execution.api import create_execution_plan
+
+from resources.checkout import PROJECT
 
 HERE = Path(__file__).parent
 
@@ -83,3 +86,23 @@ def test_a_cluster_without_workers_for_a_pool_is_refused_at_once(run):
     assert "no worker of this Dask cluster takes steps of the pool `gpu`" in said
     assert "2 worker(s) with the resources cpu" in said
     assert materialized(result) == {}
+
+
+def test_a_worker_is_told_of_the_home_alone(monkeypatch, tmp_path):
+    from orchestration.dask_steps import execute_step
+
+    home = tmp_path / "home" / "dagster"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text())
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    repository = ReconstructableRepository.for_module("small_graph", "defs", working_directory=str(HERE))
+    job = repository.get_reconstructable_job("all_of_it")
+    with dg.DagsterInstance.get() as instance:
+        run = instance.create_run_for_job(job.get_definition(), tags={"dagster/partition": "good"})
+        step = create_execution_plan(job).step_keys_to_execute[0]
+        reference = instance.get_ref()
+    monkeypatch.delenv("DAGSTER_HOME")
+    monkeypatch.setenv("PLUMBLINE_HOME", str(home.parent))
+    events = execute_step([], job, run.run_id, step, reference, None)
+    # Of a step that asks for its worker, which there is none of here: it was begun.
+    assert any(event.is_step_start for event in events)

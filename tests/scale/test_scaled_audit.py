@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 from homes import make_home
@@ -41,8 +42,9 @@ def cluster(monkeypatch, tmp_path):
     """Start the scheduler and the two workers of the document, and set the variables that it names."""
     port, started = free_port(), []
 
-    def start(environment):
-        for line in snippet("bash", "dask scheduler").replace(PORT, port).splitlines():
+    def start(environment, *, more_workers=0):
+        lines = snippet("bash", "dask scheduler").replace(PORT, port).splitlines()
+        for line in [*lines, *lines[-1:] * more_workers]:
             command = [str(Path(sys.executable).parent / "dask"), *shlex.split(line)[1:]]
             with (tmp_path / f"dask-{len(started)}.log").open("w") as log:
                 process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
@@ -84,6 +86,26 @@ def test_a_scaled_audit_has_the_metric_table_of_one_machine(audit, s3, cluster, 
     made = {each.name: each for each in Lake(UPath(storage["root"])).all_committed()}
     assert {"records", "image_embeddings", "probe_logits", "metric_table"} <= set(made)
     assert {path.suffix for path in scaled.workspace.shards.root.rglob("*.*")} == {".json", ".safetensors"}
+
+
+@pytest.mark.slow
+def test_on_three_workers_cells_are_in_flight_at_once(cluster, monkeypatch, tmp_path):
+    names = ("small-bazaar-3k", "small-control-3k", "small-atlas-3k")
+    encoders = {name: {"address": f"local-dir:plumbline/world/checkpoints/{name}"} for name in names}
+    audit = {"encoders": encoders, "mitigations": {}, "audit": [{"suites": ["crime"]}], "statistics": STATISTICS}
+    with monkeypatch.context() as context:
+        for name in [name for name in os.environ if name.startswith("PLUMBLINE_")]:
+            context.delenv(name)
+        expected = audited(make_home(tmp_path / "alone", **audit))
+    scaled = make_home(tmp_path / "scaled", **audit | {"devices": "auto"})
+    cluster(scaled.environment, more_workers=1)
+    assert audited(scaled) == expected
+    monkeypatch.setenv("DAGSTER_HOME", str(scaled.workspace.dagster_home))
+    with dg.DagsterInstance.get() as instance:
+        runs = instance.get_run_records(filters=dg.RunsFilter(job_name="cells"))
+    assert {run.dagster_run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
+    at_once = max(sum(other.start_time <= run.start_time < other.end_time for other in runs) for run in runs)
+    assert len(runs) == at_once == 3
 
 
 def test_a_model_behind_the_endpoints_of_the_document_is_the_same_behind_one(tmp_path):
