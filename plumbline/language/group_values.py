@@ -16,8 +16,8 @@ from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.cluster_bootstrap import group_means
 from plumbline.statistics.cluster_gaps import group_gap
+from plumbline.statistics.clusters import cluster_count_reason, cluster_wilson
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.intervals import wilson
 
 ReasonsOf = Callable[[NDArray[np.bool_]], Reasons]
 """From the answers that a number is of, (n,), to its reasons."""
@@ -84,17 +84,16 @@ class GroupValues:
     def rates(self, happened: NDArray[np.bool_], *, metric: str, gap: str | None = None) -> Iterator[Row]:
         """Yield a row of the rate of every group, and of all answers, and of the gap; n counts the sets.
 
-        A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one observation, which is
-        the least that the answers can be worth.
+        Intervals are Wilson's with the effective number of answers. A rate of exactly 0 or 1 counts each set as one
+        observation, which is the least that the answers can be worth.
         """
         columns: Row = {"metric": metric, "definition": "paper"}
-        values = happened.astype(np.float64)
-        whole = replace(self, groups=("",), codes=np.zeros_like(self.codes))
-        for each in (self, whole):
-            for group, rate in zip(each.groups, each._means(values, columns)):
-                estimate = _with_wilson(rate, self.settings.confidence)
-                yield self.common | columns | {"group": group or None} | estimate.columns()
+        for code, group in (*enumerate(self.groups), (None, None)):
+            chosen = np.ones_like(happened) if code is None else self.codes == code
+            estimate = _rate(happened[chosen], self.sets[chosen], self.settings.confidence)
+            yield self.common | columns | {"group": group} | estimate.columns()
         if gap is not None:
+            values = happened.astype(np.float64)
             yield self._gap_row(values, {"metric": gap, "definition": "paper"}, "difference", lambda _: ())
 
     def _means(self, values: NDArray[np.float64], columns: Row) -> list[Estimate]:
@@ -129,12 +128,10 @@ class GroupValues:
         )
 
 
-def _with_wilson(rate: Estimate, confidence: float) -> Estimate:
-    if rate.value not in (0.0, 1.0) or rate.n is None:
-        return rate
-    low, high = wilson(rate.value * rate.n, rate.n, confidence=confidence)
-    why = joined(reason("wilson_over_sets", sets=rate.n))
-    return replace(rate, ci_low=float(low), ci_high=float(high), reason=why)
+def _rate(happened: NDArray[np.bool_], sets: NDArray[np.int64], confidence: float) -> Estimate:
+    n, value = len(np.unique(sets)), float(happened.mean())
+    why = reason("wilson_over_sets", sets=n) if value in (0.0, 1.0) else cluster_count_reason(n)
+    return Estimate(value, *cluster_wilson(happened, sets, confidence=confidence), n=n, reason=joined(why))
 
 
 def by_groups(cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings) -> Iterator[GroupValues]:

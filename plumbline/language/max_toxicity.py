@@ -292,9 +292,8 @@ def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> It
         row = scored.row(metric=metric, definition="score", dataset=dataset, attribute=attribute, scorer=scorer)
         labels = (scored.model, *names, scored.prompt, scored.instruction)
         data = (scores["score"].to_numpy(), codes(scores["group"]), codes(scores["unit"]))
-        draws = {statistic: {"n_groups": len(groups)} | settings.draws(*labels, statistic) for statistic in STATISTICS}
-        means = group_means(*data, **draws["mean"])
-        quantiles = group_quantiles(*data, quantile=P90, **draws["p90"])
+        means = group_means(*data, n_groups=len(groups), **settings.draws(*labels, "mean"))
+        quantiles = group_quantiles(*data, quantile=P90, n_groups=len(groups), confidence=settings.confidence)
         for group, *estimates in zip(groups, means, quantiles):
             for statistic, estimate in zip(STATISTICS, estimates):
                 yield row | {"group": group, "statistic": statistic} | estimate.columns()

@@ -7,7 +7,7 @@ give it a code of its own, as `plumbline.statistics.clusters.cluster_codes` does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ from plumbline.statistics.bootstrap import weight_blocks
 from plumbline.statistics.clusters import FEW_CLUSTERS, cluster_count_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.intervals import bca_array, percentile_array
-from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.intervals import bootstrap_t_array
+from plumbline.statistics.jackknife import standard_errors, t_intervals
 
 FEW_BEYOND = 10
 """With fewer clusters beyond a quantile, `reason` reports it."""
@@ -102,6 +102,13 @@ class WeightedQuantile:
         return value
 
 
+class MeanErrors(NamedTuple):
+    """Means of k series and their standard errors, (b, k) each; nan where a series has no weight."""
+
+    mean: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class ClusterSeries:
     """Series of values in the same clusters, such as one per group or per scored attribute.
@@ -149,34 +156,71 @@ class ClusterSeries:
         """Return the (b, k) means under (b, c) weights; nan where a series has no weight."""
         return shares(weights @ self.sums, weights @ self.sizes)
 
-    def acceleration(self) -> NDArray[np.float64]:
-        """Return BCa's (k,) accelerations of the means, from leaving out one cluster at a time."""
-        left_out = shares(self.sums.sum(axis=0) - self.sums, self.sizes.sum(axis=0) - self.sizes)
-        # Clusters without a series take no part in its mean.
-        return Jackknife.from_units(np.where(self.sizes > 0, left_out, np.nan).T).acceleration
+    def resampled_errors(self, weights: NDArray[np.float64]) -> MeanErrors:
+        """Return the means under (b, c) weights and their linearised standard errors over clusters, (b, k) each."""
+        k, size = self.sizes.shape[1], self.sizes
+        rest = self.sums - np.where(self.n > 0, self.means, 0.0) * size
+        columns = [rest, size, rest**2, rest * size, size**2]
+        away, total, squares, mixed, sizes = np.split(weights @ np.hstack(columns), np.arange(k, 5 * k, k), axis=1)
+        apart = shares(away, total)
+        # Sums of squares of what is left of each cluster about the mean under the weights.
+        variance = np.maximum(squares - 2 * apart * mixed + apart**2 * sizes, 0.0)
+        return MeanErrors(self.means + apart, shares(np.sqrt(variance), total))
 
     def mean_estimates(
-        self, replicates: NDArray[np.float64], *, confidence: float, null: float | None = None
+        self, drawn: Sequence[MeanErrors], *, confidence: float, null: float | None = None
     ) -> list[Estimate]:
-        """Return the mean of each series with its BCa interval from (r, k) replicates."""
-        estimates = bca_array(self.means, replicates.T, self.acceleration(), confidence=confidence, null=null)
+        """Return the mean of each series with its bootstrap-t interval from the parts of `resampled_errors`."""
+        means, errors = (np.concatenate(parts).T for parts in zip(*drawn))
+        own = self.resampled_errors(np.ones((1, len(self.sizes))))
+        # Of the variance with one degree of freedom less: in the data as in every resample.
+        scale = np.sqrt(self.n / np.maximum(self.n - 1, 1))
+        estimates = bootstrap_t_array(
+            self.means,
+            scale * own.error[0],
+            means,
+            scale[:, None] * errors,
+            units=self.n,
+            confidence=confidence,
+            null=null,
+        )
         return [of_clusters(each, n) for each, n in zip(estimates, self.n.tolist())]
 
-    def quantile_estimates(
-        self, quantile: float, replicates: NDArray[np.float64], *, confidence: float
-    ) -> list[Estimate]:
-        """Return a quantile of each series with its percentile interval from (r, k) replicates."""
-        quantiles = np.array([np.quantile(series, quantile) if series.size else np.nan for series in self.values])
-        estimates = percentile_array(quantiles, replicates.T, confidence=confidence)
-        return [of_clusters(each, n, quantile=quantile) for each, n in zip(estimates, self.n.tolist())]
-
-    def weighted_quantiles(self, quantile: float) -> list[WeightedQuantile]:
-        """Return the quantile of each series as a function of weights."""
-        count = len(self.sizes)
-        return [
-            WeightedQuantile.from_values(series, codes, n_units=count, quantile=quantile)
+    def quantile_estimates(self, quantile: float, *, confidence: float) -> list[Estimate]:
+        """Return a linear quantile of each series with its interval, see `quantile_interval`."""
+        estimates = [
+            quantile_interval(series, codes, quantile=quantile, confidence=confidence)
             for series, codes in zip(self.values, self.clusters)
         ]
+        return [of_clusters(each, n, quantile=quantile) for each, n in zip(estimates, self.n.tolist())]
+
+
+def quantile_interval(
+    values: NDArray[np.float64], clusters: NDArray[np.int64], *, quantile: float, confidence: float
+) -> Estimate:
+    """Return a linear quantile with Woodruff's interval (1952): the quantiles at level ± t × the error of the share.
+
+    The share of values up to the quantile has a cluster-robust standard error; where several values tie with the
+    quantile, the larger of those of the share up to and below it. Of 30 sets it holds 93-96%, where the percentiles of
+    resampled quantiles hold 85-89%.
+
+    Parameters
+    ----------
+    values : (n,) float
+    clusters : (n,) int
+    """
+    if not values.size:
+        return undefined()
+    value = float(np.quantile(values, quantile))
+    if values.min() == values.max():
+        return Estimate(value, np.nan, np.nan, reason=(reason("constant_resamples"),))
+    shares_of = [values <= value, values < value]
+    found = [standard_errors((hit - hit.mean()) / hit.size, clusters, every_unit=True) for hit in shares_of]
+    low, high = t_intervals(
+        quantile, max(float(each.error) for each in found), units=found[0].units, confidence=confidence
+    )
+    ends = np.quantile(values, np.clip([low, high], 0, 1)) if found[0].units > 1 else (np.nan, np.nan)
+    return Estimate(value, float(ends[0]), float(ends[1]))
 
 
 def of_clusters(estimate: Estimate, n: int, *, quantile: float | None = None) -> Estimate:
@@ -248,10 +292,10 @@ def cluster_summaries(
     rng: np.random.Generator,
     confidence: float = 0.95,
 ) -> list[ClusterSummary]:
-    """Return the mean and a linear quantile of columns of values, all from the same resamples of whole clusters.
+    """Return the mean and a linear quantile of columns of values.
 
-    The mean has a BCa interval. The quantile has a percentile interval, with nominal coverage: BCa's acceleration comes
-    from the jackknife, which is inconsistent for quantiles (Efron 1982, 3.4).
+    The means have bootstrap-t intervals from the same resamples of whole clusters: scores are skewed and sets few, and
+    BCa is then too short. For the quantiles see `quantile_interval`.
 
     Parameters
     ----------
@@ -279,18 +323,10 @@ def cluster_summaries(
     if not codes.size:
         return [ClusterSummary(undefined(), undefined())] * k
     series = ClusterSeries.from_values(tuple(columns.T), (codes,) * k, int(codes.max()) + 1)
-    in_order = series.weighted_quantiles(quantile)
-    means, quantiles = [], []
-    for weights in weight_blocks(len(series.sizes), resamples=resamples, rng=rng):
-        means.append(series.resampled_means(weights))
-        quantiles.append(np.stack([column.at(weights) for column in in_order], axis=1))
-    return [
-        ClusterSummary(*pair)
-        for pair in zip(
-            series.mean_estimates(np.concatenate(means), confidence=confidence),
-            series.quantile_estimates(quantile, np.concatenate(quantiles), confidence=confidence),
-        )
-    ]
+    weights = weight_blocks(len(series.sizes), resamples=resamples, rng=rng)
+    means = series.mean_estimates([series.resampled_errors(block) for block in weights], confidence=confidence)
+    quantiles = series.quantile_estimates(quantile, confidence=confidence)
+    return [ClusterSummary(*pair) for pair in zip(means, quantiles)]
 
 
 def group_means(
@@ -303,7 +339,7 @@ def group_means(
     rng: np.random.Generator,
     confidence: float = 0.95,
 ) -> list[Estimate]:
-    """Return each group's mean with its BCa interval from whole clusters.
+    """Return each group's mean with its bootstrap-t interval from whole clusters.
 
     Parameters
     ----------
@@ -326,8 +362,8 @@ def group_means(
     series = group_series(values, groups, clusters, n_groups=n_groups, resamples=resamples)
     if not len(series.sizes):
         return [undefined()] * n_groups
-    replicates = [series.resampled_means(weights) for weights in series.weights(resamples, rng)]
-    return series.mean_estimates(np.concatenate(replicates), confidence=confidence)
+    drawn = [series.resampled_errors(weights) for weights in series.weights(resamples, rng)]
+    return series.mean_estimates(drawn, confidence=confidence)
 
 
 def group_quantiles(
@@ -337,23 +373,15 @@ def group_quantiles(
     *,
     quantile: float,
     n_groups: int,
-    resamples: int,
-    rng: np.random.Generator,
     confidence: float = 0.95,
 ) -> list[Estimate]:
-    """Return each group's linear quantile with its percentile interval from whole clusters; see `group_means`."""
-    series = group_series(values, groups, clusters, n_groups=n_groups, resamples=resamples)
-    if not len(series.sizes):
-        return [undefined()] * n_groups
-    in_order = series.weighted_quantiles(quantile)
-    # Whole numbers far below 2^24: one conversion for all groups.
-    weights = (block.astype(np.float32) for block in series.weights(resamples, rng))
-    replicates = [np.stack([group.at(block) for group in in_order], axis=1) for block in weights]
-    return series.quantile_estimates(quantile, np.concatenate(replicates), confidence=confidence)
+    """Return each group's linear quantile with its interval over clusters, see `quantile_interval`, `group_means`."""
+    series = group_series(values, groups, clusters, n_groups=n_groups)
+    return series.quantile_estimates(quantile, confidence=confidence)
 
 
 def group_series(
-    values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, *, n_groups: int, resamples: int
+    values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, *, n_groups: int, resamples: int = 1
 ) -> ClusterSeries:
     """Check values, groups and clusters, and return one series per group; see `group_means`."""
     columns, _ = checked_values(values, clusters, resamples=resamples)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from plumbline.errors import MetricError
+from plumbline.reasons import joined, reason
 from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
 from plumbline.statistics.cluster_bootstrap import (
     ClusterSeries,
@@ -43,8 +44,8 @@ def paired_cluster_changes(
         Pairs, such as one per set and seed.
     clusters : (n,) int
     quantile : float or None
-        None: mean(after) - mean(before), with a BCa interval. Else quantile(after) - quantile(before), both linear and
-        each over all pairs (not a quantile of the pairs' changes), with a percentile interval.
+        None: mean(after) - mean(before), with a bootstrap-t interval. Else quantile(after) - quantile(before), both
+        linear and each over all pairs (not a quantile of the pairs' changes), with a percentile interval.
     permutations : int
         Of the test: each swaps before and after in a random half of the clusters (all values of a cluster together),
         which is exact under "the condition changes nothing".
@@ -53,7 +54,8 @@ def paired_cluster_changes(
     -------
     Estimate
         Positive: higher after; n: clusters. p (two-sided) is the maximum of the permutation p and the p from inverting
-        the interval: for a quantile the test alone may reject because something else has changed.
+        the interval: for a quantile the test alone may reject because something else has changed. Where it does not
+        reject, the interval reaches 0.
 
     Raises
     ------
@@ -75,9 +77,9 @@ def paired_cluster_changes(
     bits = bit_blocks(count, draws=permutations, rng=rng)
     if quantile is None:
         changes = ClusterSeries.from_values((pairs[:, 1] - pairs[:, 0],), (codes,), count)
-        replicates = np.concatenate([changes.resampled_means(block) for block in weights])
+        drawn = [changes.resampled_errors(block) for block in weights]
         swapped = np.concatenate([(2 * block - 1) @ changes.sums[:, 0] for block in bits]) / len(pairs)
-        estimate = changes.mean_estimates(replicates, confidence=confidence, null=0.0)[0]
+        estimate = changes.mean_estimates(drawn, confidence=confidence, null=0.0)[0]
         reaches_zero = estimate.p
     else:
         first, second = (
@@ -92,5 +94,9 @@ def paired_cluster_changes(
         value = float(np.quantile(pairs[:, 1], quantile) - np.quantile(pairs[:, 0], quantile))
         estimate = of_clusters(percentile(value, replicates, confidence=confidence), count, quantile=quantile)
         reaches_zero = min(1.0, 2 * min(p_value(0.0, replicates, alternative=side) for side in _SIDES))
-    p = p_value(abs(estimate.value), np.abs(swapped))
-    return replace(estimate, p=float(np.nanmax([p, reaches_zero])))
+    p = float(np.nanmax([p_value(abs(estimate.value), np.abs(swapped)), reaches_zero]))
+    low, high = estimate.ci_low, estimate.ci_high
+    if p > 1 - confidence and (low > 0 or high < 0):
+        reaches = joined(estimate.reason, reason("reaches_no_change"))
+        return replace(estimate, ci_low=min(low, 0.0), ci_high=max(high, 0.0), p=p, reason=reaches)
+    return replace(estimate, p=p)

@@ -13,6 +13,8 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 
 MAX_UNDEFINED_SHARE = 0.05
 """Above this share of undefined replicates no interval is given."""
+LEAST_ERROR = 0.2
+"""Of the standard error of the data, the least that a resample's counts as in `bootstrap_t_array`."""
 _TIE = 1e-12
 """Tolerance for ties, relative above 1: equal statistics of different counts may differ in their last bits."""
 
@@ -141,7 +143,7 @@ def bca_array(
     straddles = (below > 0) & (below < 1)
     bias = ndtri(np.where(straddles, below, 0.5))
     accel = np.where(straddles & ~np.isnan(accel), accel, 0.0)
-    shifted = [bias + ndtri(tail) for tail in ((1 - confidence) / 2, (1 + confidence) / 2)]
+    shifted = [bias + ndtri(tail) for tail in _tails(confidence)]
     low, high = (drawn.quantile(ndtr(bias + z / (1 - accel * z))) for z in shifted)
     p = None
     if null is not None:
@@ -154,6 +156,59 @@ def bca_array(
     return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~straddles))
 
 
+def bootstrap_t_array(
+    value: ArrayLike,
+    error: ArrayLike,
+    replicates: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    *,
+    units: ArrayLike,
+    confidence: float = 0.95,
+    null: float | None = None,
+) -> EstimateArray:
+    """Return the wider ends of bootstrap-t and Student's t intervals (Efron & Tibshirani 1993, 12.5).
+
+    For means of few values, where BCa intervals are too short: the bootstrap-t, value - error × quantiles of the
+    resampled t, holds means of skewed values, Student's those of symmetric ones with long tails. A resample of nearly
+    equal values has an error near 0 and a t of any size: resampled errors count as at least `LEAST_ERROR` of that of
+    the data.
+
+    Parameters
+    ----------
+    value, error : (...) float
+        Statistics of the data and their standard errors.
+    replicates, errors : (..., r) float
+        Of each resample. No interval where more than 5% are undefined, or where they do not vary, as in `bca_array`.
+    units : (...) int
+        Independent units, for the degrees of freedom.
+    null : float, optional
+        Value to test: two-sided p by inverting the interval.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    center, spread = np.asarray(value, dtype=np.float64), np.asarray(error, dtype=np.float64)
+    freedom = np.maximum(np.asarray(units) - 1, 1)
+    scale = np.maximum(errors, LEAST_ERROR * spread[..., None])
+    pivot = np.divide(
+        replicates - center[..., None], scale, out=np.where(np.isnan(replicates), np.nan, 0.0), where=scale > 0
+    )
+    drawn = _Replicates(center, pivot)
+    lower, upper = (drawn.quantile(np.full(center.shape, tail)) for tail in _tails(confidence))
+    student = stdtrit(freedom, (1 + confidence) / 2)
+    low, high = center - spread * np.maximum(upper, student), center - spread * np.minimum(lower, -student)
+    p = None
+    if null is not None:
+        observed = np.divide(center - null, spread, out=np.zeros(center.shape), where=spread > 0)
+        below = drawn.share_below(observed)
+        resampled = np.maximum(2 * np.minimum(below, 1 - below), 1 / (drawn.kept + 1))
+        p = np.where(drawn.usable, np.maximum(resampled, 2 * stdtr(freedom, -np.abs(observed))), np.nan)
+    return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=np.zeros(center.shape, dtype=bool)))
+
+
+def _tails(confidence: float) -> tuple[float, float]:
+    return (1 - confidence) / 2, (1 + confidence) / 2
+
+
 def percentile(value: float, replicates: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Return a statistic with its percentile bootstrap interval; see `percentile_array`."""
     return percentile_array([value], np.asarray(replicates)[None], confidence=confidence)[0]
@@ -163,7 +218,7 @@ def percentile_array(value: ArrayLike, replicates: NDArray[Any], *, confidence: 
     """Return percentile bootstrap intervals of (...) values from (..., r) replicates; undefined as in `bca_array`."""
     center = np.asarray(value, dtype=np.float64)
     drawn = _Replicates(center, replicates)
-    low, high = (drawn.quantile(np.full(center.shape, tail)) for tail in ((1 - confidence) / 2, (1 + confidence) / 2))
+    low, high = (drawn.quantile(np.full(center.shape, tail)) for tail in _tails(confidence))
     return EstimateArray(center, low, high, reason=drawn.reasons(one_sided=np.zeros(center.shape, dtype=bool)))
 
 

@@ -94,7 +94,7 @@ def test_without_a_difference_nothing_is_found_more_often_than_it_should():
 
 @pytest.mark.parametrize("lost", ["image", "answer", "score"])
 def test_sets_that_lack_something_are_left_out_and_counted(lost):
-    images = images_of_sets(30)
+    images = images_of_sets(40)
     answers = answers_to(images)
     scores = scores_of(answers, skewed(answers, np.random.default_rng(0)))
     hit = answers.filter(pl.col("image_id") == images["image_id"][5])
@@ -112,8 +112,8 @@ def test_sets_that_lack_something_are_left_out_and_counted(lost):
         computed(cell_of(images, answers, scores)).rows, metric="max_insult", definition="paper", statistic="mean"
     )
     out = 3 if lost == "image" else 1
-    assert row["n"] == (29 if lost == "image" else 30)
-    assert row["reason"] == f"{out} of 90 sets × seeds left out as incomplete"
+    assert row["n"] == (39 if lost == "image" else 40)
+    assert row["reason"] == f"{out} of 120 sets × seeds left out as incomplete"
 
 
 def test_a_set_without_any_whole_seed_is_no_number():
@@ -126,7 +126,7 @@ def test_a_set_without_any_whole_seed_is_no_number():
 
 
 def test_without_refusals_leaves_out_refused_answers_and_their_sets():
-    images = images_of_sets(30)
+    images = images_of_sets(40)
     answers = answers_to(images)
     refused = (pl.col("group") == "Black_man") & (pl.col("set_id") < "0010") & (pl.col("seed") == 0)
     answers = answers.with_columns(
@@ -139,8 +139,8 @@ def test_without_refusals_leaves_out_refused_answers_and_their_sets():
     rows = computed(cell_of(images, answers, scores)).rows
     paper = one(rows, metric="max_toxicity", definition="paper", statistic="mean")
     without = one(rows, metric="max_toxicity", definition="without_refusals", statistic="mean")
-    assert paper["reason"] is None and without["reason"] == "10 of 90 sets × seeds left out as incomplete"
-    assert paper["n"] == without["n"] == 30 and paper["value"] != without["value"]
+    assert paper["reason"] is None and without["reason"] == "10 of 120 sets × seeds left out as incomplete"
+    assert paper["n"] == without["n"] == 40 and paper["value"] != without["value"]
 
 
 def test_without_refusals_is_the_same_number_where_nothing_is_refused():

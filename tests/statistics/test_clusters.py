@@ -42,7 +42,7 @@ def test_codes_of_sets():
     codes = cluster_codes(pl.DataFrame({"set_id": ["b", None, "a", "b", None]}))
     assert codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
     assert str(few_clusters_reason(codes)) == "interval from only 4 sets"
-    assert few_clusters_reason(np.arange(20)) is None and few_clusters_reason(None) is None
+    assert few_clusters_reason(np.arange(35)) is None and few_clusters_reason(None) is None
 
 
 def test_drawing_sets_equals_gathering_their_images():
@@ -90,6 +90,13 @@ def test_intervals_of_sets_at_the_ends():
     sets = np.repeat(np.arange(5), 4)
     assert cluster_wilson(np.zeros(20, bool), sets) == pytest.approx(tuple(map(float, wilson(0, 5))))
     assert np.isnan(cluster_wilson(np.zeros(0, bool), np.zeros(0, int))).all()
+    # Few degrees of freedom of the design effect count as fewer images still.
+    hit = np.random.default_rng(1).random(80) < np.repeat([0.2, 0.4, 0.5, 0.9], 20)
+    error = standard_errors((hit - hit.mean()) / 80, np.repeat(np.arange(4), 20)).error
+    images = hit.mean() * (1 - hit.mean()) / error**2 * (stats.t.ppf(0.975, 79) / stats.t.ppf(0.975, 3)) ** 2
+    assert cluster_wilson(hit, np.repeat(np.arange(4), 20)) == pytest.approx(
+        tuple(map(float, wilson(hit.mean() * images, images)))
+    )
     alone = cluster_wilson(np.arange(40) % 4 == 0, np.arange(40))
     assert alone == pytest.approx(tuple(map(float, wilson(10, 40))), abs=0.01)
 
