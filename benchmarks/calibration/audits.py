@@ -19,7 +19,7 @@ from plumbline.metrics import Cell as MetricCell
 from plumbline.metrics import MetricSettings, SuiteLogits
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.report.finding import DIFFERENCES, Finding, headlines
-from plumbline.report.findings import findings
+from plumbline.report.findings import picked_findings
 
 MODELS = ("one", "two", "three")
 RACES = ("White", "Black", "East Asian", "Indian", "Middle Eastern", "Latino_Hispanic", "Southeast Asian")
@@ -82,7 +82,7 @@ def table(seed: int, planted: dict[str, dict[str, float]]) -> pl.DataFrame:
 
 def claims(metrics: pl.DataFrame) -> list[Finding]:
     """Return the headlines that claim evidence of a difference between groups."""
-    return [finding for finding in headlines(findings(metrics)) if finding.tone in DIFFERENCES]
+    return [finding for finding in headlines(picked_findings(metrics)) if finding.tone in DIFFERENCES]
 
 
 def is_true(finding: Finding, metrics: pl.DataFrame, planted: dict[str, dict[str, float]]) -> bool:

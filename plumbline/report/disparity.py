@@ -122,9 +122,10 @@ def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], readin
         Such as `race skew in crime labels`.
     """
     row, left_out = found.skew, found.left_out
-    if defined(row["value"]) and evidence(row, reading):
-        return None
+    # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
     sure = [other for other in found.others if evidence(other, reading)]
+    if evidence(row, reading) and defined(row["value"]):
+        return None
     if not sure and not left_out:
         return None
     subject, shares = subject_of(row), group_shares(found.groups, reading, found.parity)

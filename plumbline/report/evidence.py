@@ -23,6 +23,8 @@ from plumbline.report.rows import Row, defined, or_nan, significance_level
 
 def evidence(row: Row, reading: Reading) -> bool:
     """Return whether a row's q-value (else its p-value) is below the significance level."""
+    if reading.picked is not None:
+        reading.picked.tested.append(row)
     level = significance_level(row)
     return level is not None and level < reading.significance
 
@@ -36,8 +38,11 @@ def uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
 
 def interval_words(row: Row, reading: Reading, *, share: bool = False) -> str:
     """Return the interval of a row in words, `95% CI 1.5–2.4`, or that it has none."""
+    if reading.picked is not None:
+        reading.picked.estimated.append(row)
     ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    return ends if ends == NO_INTERVAL else f"{confidence(reading.confidence)} CI {ends}"
+    adjusted = "" if reading.selection is None else "FCR-adjusted "
+    return ends if ends == NO_INTERVAL else f"{adjusted}{confidence(reading.confidence)} CI {ends}"
 
 
 def still_possible(row: Row, *, share: bool = False) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 
 from plumbline.catalog.suites import VARIANT_SUITES
+from plumbline.metrics.family import family_descriptions
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.disparity import parity_findings, skew_findings
 from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS
 from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import percent, percent_interval
-from plumbline.report.reading import Reading
+from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked, defined, or_nan, reason_of, where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title, probes, sentence_start, suite_title
+from plumbline.statistics.multiplicity import q_values, widened_intervals
+
+_PLACE = "place"
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -135,6 +142,47 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
     return in_rank_order(metric_findings(table, reading))
 
 
+def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:
+    """Return the findings that headlines are picked from, corrected for that; see `findings` and `as_picked`."""
+    return findings(*as_picked(checked(table), reading or Reading()))
+
+
+def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Reading]:
+    """Return a metric table as its headlines read it, and with which selection in mind.
+
+    A headline is the strongest of many rows of many families. Where the table has p, q is therefore over all rows that
+    may become one, together (Benjamini & Hochberg 1995): of the headlines that claim evidence 5% at most are wrong on
+    average. The intervals of these rows are adjusted for the selection (Benjamini & Yekutieli 2005), with one finding
+    told a topic. The table itself keeps q of each family and the ordinary intervals: its cells are not picked.
+    """
+    picked = Picked()
+    first = metric_findings(table.with_row_index(_PLACE), replace(reading, picked=picked))
+    tested = sorted({row[_PLACE] for row in picked.tested})
+    estimated = sorted({*tested, *(row[_PLACE] for row in picked.estimated)})
+    p, q = (table[name].cast(pl.Float64).fill_null(float("nan")).to_numpy().copy() for name in ("p", "q"))
+    tested = [place for place in tested if np.isfinite(p[place])]
+    q[tested], corrected = q_values(p[tested]), len(tested)
+    table = table.with_columns(pl.Series("q", q).fill_nan(None))
+    known = table["ci_low"].is_finite().fill_null(value=False) & table["ci_high"].is_finite().fill_null(value=False)
+    places = [place for place in estimated if known[place]]
+    told = min(len({finding.topic for finding in first}), len(places))
+    if told in (0, len(places)):
+        return table, reading
+    selection = Selection(told, len(places), corrected)
+    limits = {traits.name: traits.bounds for each in family_descriptions().values() for traits in each.metrics}
+    rows = table[places]
+    low, high = widened_intervals(
+        *(rows[name].to_numpy() for name in ("value", "ci_low", "ci_high")),
+        bounds=[limits.get(name, (-np.inf, np.inf)) for name in rows["metric"]],
+        confidence=reading.confidence,
+        wanted=selection.level(reading.confidence),
+    )
+    ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
+    ends[0][places], ends[1][places] = low, high
+    widened = table.with_columns(pl.Series("ci_low", ends[0]), pl.Series("ci_high", ends[1]))
+    return widened, replace(reading, selection=selection)
+
+
 def findings_table(metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12) -> pl.DataFrame:
     """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval, q.
 
@@ -160,7 +208,7 @@ def findings_table(metric_table: pl.DataFrame, reading: Reading | None = None, *
             "q": f.q_text,
             "explain": f.row,
         }
-        for f in at_first(headlines(findings(metric_table, reading))).first[:limit]
+        for f in at_first(headlines(picked_findings(metric_table, reading))).first[:limit]
     ]
     columns = ("model", "dataset", "finding", "value", "interval", "q", "explain")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))

@@ -15,13 +15,14 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.data import coverage_listing, data_findings
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
-from plumbline.report.findings import findings
+from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, check_listing, lvlm_listing, word_findings
 from plumbline.report.listings import Listing
 from plumbline.report.method import suite_listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.parallel_render import pages_and_parts
+from plumbline.report.reading import Reading
 from plumbline.report.recommendation import transfer_findings
 from plumbline.report.rows import checked
 from plumbline.report.visible import visible
@@ -69,9 +70,10 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         If the table or a frame of the inputs lacks a column.
     """
     table = checked(metric_table)
-    findings = _found(table, inputs)
+    picked, reading = as_picked(table, inputs.reading)
+    found = _found(picked, inputs, reading)
     leading, further = at_first(
-        in_rank_order([*headlines(findings), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
+        in_rank_order([*headlines(found), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
     )
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
@@ -88,7 +90,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
             explained=explained([finding.row for finding in leading if finding.row]),
             explanations=explanations_folder(inputs.audit.audit_id),
             further=further,
-            every=_every(findings),
+            every=_every(found),
             pages=pages,
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
@@ -105,15 +107,16 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
             confidence=confidence(inputs.audit.confidence),
             resamples=count(inputs.audit.resamples),
             significance=f"{inputs.audit.significance:g}",
+            selection=reading.selection,
         )
     )
 
 
-def _found(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
+def _found(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> list[Finding]:
     """Return the findings of every model, dataset and question in rank order."""
     words = word_findings(inputs.language.get("word_associations"), inputs.reading)
     transferred = transfer_findings(inputs.transfer, inputs.audit)
-    return in_rank_order([*findings(table, inputs.reading), *transferred, *words])
+    return in_rank_order([*findings(table, reading), *transferred, *words])
 
 
 def render_changes(found: Changes, *, title: str) -> str:

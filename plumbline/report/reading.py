@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+from plumbline.statistics.multiplicity import fcr_confidence
+
+
+@dataclass
+class Picked:
+    """What findings are picked from, noted while they are made: of one that is told, many were looked at.
+
+    Attributes
+    ----------
+    tested, estimated : list of dict
+        Rows whose p decides whether there is evidence, and whose interval a finding would print; some more than once.
+    """
+
+    tested: list[dict[str, Any]] = field(default_factory=list)
+    estimated: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How many findings are told, of how many rows and tests: what is told is corrected for it.
+
+    Attributes
+    ----------
+    told, rows : int
+        Findings, one a topic, and the rows with an interval that they are picked from, see `fcr_confidence`.
+    tests : int
+        Tests that q of a headline is over.
+    """
+
+    told: int
+    rows: int
+    tests: int
+
+    def level(self, confidence: float) -> float:
+        """Return the confidence of each interval with which those that are told hold as often as `confidence` says."""
+        return fcr_confidence(self.told, self.rows, confidence=confidence)
 
 
 @dataclass(frozen=True)
@@ -21,6 +59,10 @@ class Reading:
         Ids of mitigations in whose fit images had a say that they are judged on: shown, never told or recommended.
     scorers, stand_ins : tuple of str
         What scored generated texts, that of the headlines first; those of them that only stand in for a scorer.
+    picked : Picked, optional
+        Where to note what findings are picked from.
+    selection : Selection, optional
+        Where given, the intervals of the rows that are read are adjusted for it.
     """
 
     confidence: float = 0.95
@@ -29,6 +71,8 @@ class Reading:
     leaking: tuple[str, ...] = ("logit_adjustment_released",)
     scorers: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
+    picked: Picked | None = field(default=None, compare=False, repr=False)
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,17 @@
-"""False discovery rate over a table of tests."""
+"""What many tests and many intervals promise together: false discovery rate, false coverage rate.
+
+q of a metric table is within a family of `FAMILIES`: of the rows of a family with q below 5%, 5% at most are wrong on
+average. A reader of the headlines reads across families: there q is over all rows that headlines are picked from, see
+`plumbline.report.findings.as_picked`, and the intervals of what was picked hold the truth in 95% on average.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
@@ -55,3 +62,55 @@ def add_q_values(table: pl.DataFrame, *, of: str = "metric_table") -> pl.DataFra
         index = rows.to_numpy()
         q[index] = q_values(p[index])
     return table.with_columns(pl.Series("q", q).fill_nan(None))
+
+
+def fcr_confidence(told: int, rows: int, *, confidence: float = 0.95) -> float:
+    """Return the level of the intervals of `told` estimates picked from `rows`, 1 - (1 - confidence) told / rows.
+
+    Of the intervals of what is told then 1 - confidence at most miss on average: their false coverage rate (Benjamini &
+    Yekutieli 2005, for estimates that are independent or positively dependent, picked in any simple way, such as the
+    largest).
+
+    Raises
+    ------
+    MetricError
+        If more are told than there are, or none.
+    """
+    if not 0 < told <= rows:
+        raise MetricError("intervals are adjusted for what was picked", found=f"{told} of {rows}", expected="1 .. rows")
+    return 1 - (1 - confidence) * told / rows
+
+
+def widened_intervals(
+    value: ArrayLike, low: ArrayLike, high: ArrayLike, *, bounds: ArrayLike, confidence: float = 0.95, wanted: float
+) -> NDArray[np.float64]:
+    """Return intervals at another confidence than those that were stored, without drawing anew.
+
+    Both arms grow by the ratio of the normal quantiles: of log(1 + x) for a measure that is at least 0 without an upper
+    bound, such as a relative gap, and of the value itself otherwise, cut off at its bounds. In simulated groups of 50
+    to 1,000 images at levels to 99.75% they miss by no more than intervals computed at that level (benchmark
+    `selection`).
+
+    Parameters
+    ----------
+    value, low, high : (m,) float
+        nan where undefined.
+    bounds : (m, 2) float
+        Least and largest value of each measure.
+    confidence, wanted : float
+        Of the intervals given and returned.
+
+    Returns
+    -------
+    (2, m) float64
+        Lower and upper ends.
+    """
+    from scipy.special import ndtri
+
+    ratio = ndtri((1 + wanted) / 2) / ndtri((1 + confidence) / 2)
+    least, most = np.asarray(bounds, dtype=np.float64).T
+    relative = (least == 0) & np.isinf(most)
+    ends = [np.asarray(each, dtype=np.float64) for each in (value, low, high)]
+    at, lower, upper = (np.where(relative, np.log1p(np.where(relative, each, 0)), each) for each in ends)
+    wide = np.stack([at - np.maximum(at - lower, 0) * ratio, at + np.maximum(upper - at, 0) * ratio])
+    return np.clip(np.where(relative, np.expm1(np.where(relative, wide, 0)), wide), least, most)

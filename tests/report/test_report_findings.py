@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from scipy import stats
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, planted_truth, synthetic_table
 
@@ -13,6 +14,7 @@ from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
+from plumbline.report.findings import as_picked, picked_findings
 
 FAIR_ROW = {"model": "small-bazaar-6k", "dataset": "fairface", "condition": "before", "statistic": "estimate"}
 
@@ -156,7 +158,43 @@ def test_findings_table_is_short_and_of_text(table):
 
 @pytest.mark.parametrize(("q", "told"), [(0.0002, "< 0.001"), (0.046, "0.046"), (0.4, "0.40"), (None, "–")])
 def test_findings_table_tells_q(q, told):
-    assert findings_table(crime_rows(q=q))["q"].to_list() == [told]
+    assert findings_table(crime_rows(p=q, q=q))["q"].to_list() == [told]
+
+
+def many_models(p):
+    """Return the skew of as many models as p-values, the first with the largest."""
+    tables = [crime_rows(p=each, q=0.5, value=1.9 - i / 100, model=f"m{i:02}") for i, each in enumerate(p)]
+    return pl.concat(tables)
+
+
+def one_skew(table, model):
+    (row,) = table.filter(pl.col("metric") == "max_skew", pl.col("model") == model).to_dicts()
+    return row
+
+
+def test_headlines_are_corrected_over_all_that_they_are_picked_from():
+    """Of 20 models one is told: q over all 20, the interval of one of 20 at 1 - 0.05 / 20."""
+    table = many_models([0.004] + [0.5] * 19)
+    assert [f.tone for f in findings(table)] == ["none"] * 20, "as the q of the table says"
+    told = picked_findings(table)
+    assert {f.q_text for f in told} == {"0.080", "0.50"}
+    picked, reading = as_picked(table, Reading())
+    assert (reading.selection.told, reading.selection.rows, reading.selection.tests) == (1, 20, 20)
+    assert reading.selection.level(0.95) == pytest.approx(1 - 0.05 / 20)
+    row = one_skew(picked, "m00")
+    # 1 + skew on the scale of logarithms: both arms grow by 3.023 / 1.960.
+    ratio = stats.norm.ppf(1 - 0.05 / 40) / stats.norm.ppf(0.975)
+    assert row["ci_low"] == pytest.approx(2.9 * (2.5 / 2.9) ** ratio - 1)
+    assert row["ci_high"] == pytest.approx(2.9 * (3.4 / 2.9) ** ratio - 1)
+    assert one_skew(table, "m00")["ci_low"] == 1.5, "the table keeps the ordinary interval"
+    (headline,) = headlines(told)
+    assert "FCR-adjusted 95% CI 1.3–2.7" in headline.sentence.replace("\u00a0", " ")
+
+
+def test_what_is_not_picked_is_not_adjusted():
+    (finding,) = picked_findings(crime_rows())
+    assert "(95% CI 1.5–2.4" in finding.sentence
+    assert picked_findings(crime_rows().clear()) == []
 
 
 def test_a_table_without_the_schema_is_refused(table):

@@ -146,7 +146,7 @@ def test_absent_cells_and_provenance_are_there(page, inputs):
 
 
 def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs, sketched):
-    page = render(table.filter(pl.col("suite").str.starts_with("trident")).with_columns(q=pl.lit(0.001)), inputs)
+    page = render(table.filter(pl.col("suite").str.starts_with("trident")).with_columns(p=pl.lit(0.001)), inputs)
     labels = re.findall(r'<li class="(\w+)"><span class="tone">([^<]*)</span>([^<]*)', page)
     gaps = [(label, text) for _, label, text in labels if "in being taken for a" in text]
     bias = [text for label, text in gaps if label == "evidence of bias"]

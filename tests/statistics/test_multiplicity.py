@@ -5,9 +5,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from plumbline.catalog.schema import metric_frame
+from plumbline.errors import MetricError
 from plumbline.statistics import FAMILIES, add_q_values, q_values
+from plumbline.statistics.multiplicity import fcr_confidence, widened_intervals
 
 
 def test_q_by_hand():
@@ -55,3 +58,29 @@ def test_a_second_scorer_of_the_same_texts_is_no_further_test_but_prompts_and_in
     assert add_q_values(first)["q"].to_list() == pytest.approx(expected)
     stand_in = first.with_columns(scorer=pl.lit("b"), p=pl.lit(1.0))
     assert add_q_values(pl.concat([first, stand_in]))["q"].head(3).to_list() == pytest.approx(expected)
+
+
+def test_the_level_of_what_was_picked():
+    """Benjamini & Yekutieli 2005: 1 - 0.05 R / m; all told is nothing picked."""
+    assert fcr_confidence(1, 56) == pytest.approx(1 - 0.05 / 56)
+    assert fcr_confidence(7, 7, confidence=0.9) == pytest.approx(0.9)
+    for told, rows in ((0, 5), (6, 5)):
+        with pytest.raises(MetricError, match="picked"):
+            fcr_confidence(told, rows)
+
+
+def test_widened_intervals_are_those_of_the_other_level():
+    """A mean by its normal interval, a ratio less 1 by that of its logarithm; a share is cut off at its bounds."""
+    z95, z99 = stats.norm.ppf([0.975, 0.995])
+    value, error = np.array([0.4, 1.2, 0.05]), np.array([0.1, 0.3, 0.02])
+    low, high = value - z95 * error, value + z95 * error
+    low[1], high[1] = 2.2 * np.exp([-z95 * 0.3, z95 * 0.3]) - 1
+    bounds = [(-np.inf, np.inf), (0, np.inf), (0, 1)]
+    found = widened_intervals(value, low, high, bounds=bounds, wanted=0.99)
+    expected = [value - z99 * error, value + z99 * error]
+    expected[0][1], expected[1][1] = 2.2 * np.exp([-z99 * 0.3, z99 * 0.3]) - 1
+    expected[0][2] = 0
+    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(widened_intervals(value, low, high, bounds=bounds, wanted=0.95), [low, high])
+    undefined = widened_intervals([np.nan], [np.nan], [1.0], bounds=[(0, np.inf)], wanted=0.99)
+    assert np.isnan(undefined).all()
