@@ -78,7 +78,8 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     frames += [each.rows for each in geometry]
     frames += [_of_cell(lake, name, model, cell) for model, cell, families in cells.models for name in families]
     level = workspace.audit.statistics.confidence
-    table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level)
+    margins = dict(workspace.audit.equivalence)
+    table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level, margins=margins)
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
     details = {"audit_id": audit_id, **listed, "pooled": pooled.made_of}
@@ -93,7 +94,11 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
-        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES)},
+        **{
+            "dagster/column_lineage": same_columns(
+                table.drop("audit_id", "q", "smallest_detectable", "equivalence_q"), *CELL_TABLES, *LANGUAGE_TABLES
+            )
+        },
     )
 
 

@@ -44,6 +44,15 @@ IDENTIFYING = (
 )  # fmt: skip
 """The columns that identify a metric; no two rows of a metric table agree in all of them."""
 
+POWER: Schema = dict.fromkeys(("detectable_05", "detectable_002", "smallest_detectable", "equivalence_q"), pl.Float64)
+"""What the test of a row can find, and whether its interval excludes a margin.
+
+`detectable_05`, `detectable_002`: the value that 80% of audits of this size find at p <= .05 and p <= .002;
+`smallest_detectable`: the same at the p that the correction required in this audit; nan where no value is found, null
+where that is not computed. `equivalence_q`: of the hypothesis that the true value is beyond the margin that the audit
+file declares, corrected over all such rows; null without a margin.
+"""
+
 LINEAGE_COLUMNS = (
     "cell_id", "audit_id", "dataset_digest", "checkpoint_sha256", "suite_hash", "labeller_sha256", "scorer_id",
 )  # fmt: skip
@@ -52,6 +61,7 @@ METRIC_SCHEMA: Schema = {
     **{name: pl.Int64 if name in ("k", "seed") else pl.String for name in IDENTIFYING},
     **ESTIMATE,
     "reason_codes": pl.String,
+    **POWER,
     **dict.fromkeys(LINEAGE_COLUMNS, pl.String),
 }
 """The columns of the metric table: what was measured, the estimate, and its lineage."""

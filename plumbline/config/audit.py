@@ -26,7 +26,7 @@ from plumbline.config.entries import (
     Watch,
 )
 from plumbline.config.parts import Part, suggestion, unfit
-from plumbline.config.values import SLUG, MitigationId, Slug
+from plumbline.config.values import SLUG, Margin, MetricName, MitigationId, Slug
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
@@ -55,6 +55,8 @@ class Audit(Part):
     """what is tried, by an id of yours; `{}` tries nothing"""
     thresholds: Thresholds = Thresholds()
     """limits of the checks"""
+    equivalence: dict[MetricName, Margin] = Field(default_factory=dict)
+    """metric -> the largest difference that does not matter, by your judgement; without it nothing is called equal"""
     datasets: dict[Slug, DatasetEntry]
     """by an id of yours"""
     encoders: dict[Slug, EncoderEntry] = Field(default_factory=dict)

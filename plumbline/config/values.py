@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from plumbline.catalog.prompts import instruction_ids, prompt_ids
 from plumbline.catalog.suites import suite_names, wordings
@@ -39,13 +40,14 @@ def _share_range(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-def _one_of(known: tuple[str, ...]) -> AfterValidator:
-    def check(value: str) -> str:
-        if value not in known:
-            raise ValueError(f"one of {', '.join(known)}{suggestion(value, known)}")
-        return value
+def _is_one_of(value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ValueError(f"one of {', '.join(known)}{suggestion(value, known)}")
+    return value
 
-    return AfterValidator(check)
+
+def _one_of(known: tuple[str, ...]) -> AfterValidator:
+    return AfterValidator(partial(_is_one_of, known=known))
 
 
 def _root(value: str) -> str:
@@ -83,6 +85,12 @@ def _condition(value: str) -> str:
     return value
 
 
+def _with_margin(name: str) -> str:
+    from plumbline.metrics.evidence import equivalence_metrics
+
+    return _is_one_of(name, equivalence_metrics())
+
+
 Slug = Annotated[str, AfterValidator(_slug)]
 MitigationId = Annotated[Slug, AfterValidator(_condition)]
 Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
@@ -95,6 +103,9 @@ SourceName = Annotated[str, _one_of(source_names())]
 BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]
 CheckpointAddress = Annotated[str, AfterValidator(_address)]
+MetricName = Annotated[str, AfterValidator(_with_margin)]
+"""A metric around whose value without any difference a margin can be declared."""
+Margin = Annotated[float, Field(gt=0)]
 PROMPT_KINDS = ("main", "additional", "numeric")
 """Names that stand for several prompts."""
 PromptName = Annotated[str, _one_of((*PROMPT_KINDS, *prompt_ids("all")))]

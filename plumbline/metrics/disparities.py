@@ -25,6 +25,7 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.power import detectable_value
 from plumbline.statistics.seeds import generator
 
 FOUR_FIFTHS = 0.8
@@ -431,6 +432,11 @@ class Statistic:
     pairs: bool = False
     disparity: bool = True
 
+    @property
+    def ratio(self) -> bool:
+        """Return whether it is of ratios of rates, which are undefined where an event never happens."""
+        return self.metric in ("max_skew", "impact_ratio")
+
     def of_events(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Return the value of event counts and, last, group sizes, (..., e + 1, g), see `ImageOutcomes.events`."""
         return self.value(events[..., :-1, :], events[..., -1:, :])
@@ -476,7 +482,30 @@ def disparity_rows(
         elif each.metric == "impact_ratio":
             note = impact_ratio_reason(estimate.value)
         columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
+        columns |= detectable_columns(
+            draws.permuted, each.of_events, sizes, settings, parity=each.parity, ratio=each.ratio
+        )
         yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
+
+
+def detectable_columns(
+    permuted: NDArray[np.int64],
+    statistic: TableStatistic,
+    sizes: NDArray[np.int64],
+    settings: MetricSettings,
+    *,
+    parity: float = 0.0,
+    ratio: bool = False,
+) -> Row:
+    """Return what a permutation test of (r, e + 1, g) counts finds in 80% of audits, as columns of its row."""
+    seen = np.flatnonzero(sizes > 0)
+    if len(seen) < 2:
+        return {}
+    enough = seen[sizes[seen] >= settings.min_group]
+    among = enough if len(enough) else seen
+    apart = int(np.searchsorted(seen, among[np.argmin(sizes[among])]))
+    found = detectable_value(permuted[..., seen], statistic, apart=apart, parity=parity, ratio=ratio)
+    return {"detectable_05": found.at_05, "detectable_002": found.at_002}
 
 
 def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from plumbline.blocks import map_rows
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
-from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
+from plumbline.metrics.disparities import PARITY, ImageOutcomes, batched_parity_difference, detectable_columns
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
@@ -225,6 +225,10 @@ def _attribute_rows(
         few = reason("small_cells", small=small, cells=sizes.size, min_group=least) if small else None
         reasons = (why, undefined, few, few_clusters_reason(outcomes.clusters))
         row = common | {"metric": "equal_opportunity_gap"} | estimate.columns(*reasons)
+        if "event" in columns:
+            i = classes.index(columns["event"])
+            events = np.stack([draws.permuted[:, i, :, 0], draws.permuted[:, i].sum(axis=-1)], axis=1)
+            row |= detectable_columns(events, PARITY.of_events, sizes[0], settings)
         yield row | {"n": int(sizes.sum())} | columns
 
 

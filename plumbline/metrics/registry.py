@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.associations import ASSOCIATIONS
 from plumbline.metrics.confounds.rows import CONFOUNDS
+from plumbline.metrics.evidence import add_equivalence, add_power
 from plumbline.metrics.family import (
     ImageFamily,
     Traits,
@@ -44,7 +45,13 @@ _ORDER = [
 ]  # fmt: skip
 
 
-def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: float = 0.95) -> pl.DataFrame:
+def metric_table(
+    frames: Sequence[pl.DataFrame],
+    *,
+    audit_id: str,
+    confidence: float = 0.95,
+    margins: Mapping[str, float] | None = None,
+) -> pl.DataFrame:
     """Join the rows of all cells into the metric table.
 
     Parameters
@@ -55,14 +62,16 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: f
         Identity of the audit, filled into every row.
     confidence : float
         Confidence level of the intervals of the rank correlations, which are computed here; use that of the cells.
+    margins : mapping of str to float, optional
+        Metric -> largest difference that does not matter, see `plumbline.metrics.evidence.add_equivalence`.
 
     Returns
     -------
     DataFrame
         The schema of `plumbline.catalog.schema`, sorted, with min-max normalised probe rates and rank correlations
-        of checkpoints added and q-values filled. These depend on the whole audit, so `audit_id` identifies them; a
-        `cell_id` in such a row does not. Equal inputs give equal rows in equal order, so the stored table is
-        byte-identical.
+        of checkpoints added, and q-values, what tests can find and equivalence filled. These depend on the whole
+        audit, so `audit_id` identifies them; a `cell_id` in such a row does not. Equal inputs give equal rows in equal
+        order, so the stored table is byte-identical.
     """
     schema = polars_schema()
     joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
@@ -70,6 +79,8 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: f
         agreement = template_agreement(joined, confidence=confidence)
         joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
+    filled = add_power(filled, confidence=confidence, significance=1 - confidence)
+    filled = add_equivalence(filled, margins or {}, confidence=confidence)
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)
 
 

@@ -16,6 +16,7 @@ from plumbline.catalog.schema import IDENTIFYING, Schema, row_ids
 from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
+from plumbline.metrics.evidence import states
 from plumbline.metrics.registry import METRICS
 from plumbline.report.numbers import interval, number
 
@@ -31,7 +32,7 @@ _TASK = "zeroshot_classification"
 
 
 def exported_table(metric_table: pl.DataFrame, addresses: Mapping[str, str]) -> pl.DataFrame:
-    """Return the metric table with CLIP_benchmark's columns first and the name of each row last.
+    """Return the metric table with CLIP_benchmark's columns first, what each row is evidence of and its name last.
 
     `model` is the id of the audit file, `pretrained` its address, `model_fullname` the two, as CLIP_benchmark joins
     them.
@@ -52,8 +53,9 @@ def exported_table(metric_table: pl.DataFrame, addresses: Mapping[str, str]) -> 
         task.alias("task"),
         pl.lit(LANGUAGE).alias("language"),
         pl.concat_str("model", pretrained, separator=" ", ignore_nulls=True).alias("model_fullname"),
+        states(metric_table),
         row_ids(metric_table),
-    ).select(*CLIP_BENCHMARK, *columns, "row_id")
+    ).select(*CLIP_BENCHMARK, *columns, "evidence", "row_id")
 
 
 # --- A table of selection rates and impact ratios of the kind that New York City's Local Law 144 asks for.

@@ -9,7 +9,7 @@ import yaml
 
 from assets.audit_comparison import compare_audits
 from assets.export import export_audit
-from plumbline.catalog.schema import polars_schema, row_ids
+from plumbline.catalog.schema import POWER, polars_schema, row_ids
 from plumbline.metrics.family import former_metric_names
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.checksums import verify_folder
@@ -48,7 +48,7 @@ def audited_again(workspace, **changed):
 def test_its_table_lacks_a_column_of_today(workspace):
     (old,) = recorded_audits(workspace.lake)
     table = workspace.of_audit(old).lake.read_table("metric_table")
-    assert set(polars_schema()) - set(table.columns) == {"reason_codes"} and table["reason"].drop_nulls().len()
+    assert set(polars_schema()) - set(table.columns) == {"reason_codes", *POWER} and table["reason"].drop_nulls().len()
 
 
 def test_the_export_has_every_row_and_every_column(workspace, tmp_path):

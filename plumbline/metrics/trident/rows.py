@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows, flag_clustering
-from plumbline.metrics.disparities import batched_parity_difference
+from plumbline.metrics.disparities import batched_parity_difference, detectable_columns
 from plumbline.metrics.equal_opportunity import equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
@@ -134,14 +134,16 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
     named = [str(test.common[key]) for key in ("model", "dataset", "suite")]
     names = (*named, groups.attribute, "probe_rate_gap", valence)
     if test.clusters is None:
-        estimate = _estimate_gap(table, names, settings)
+        estimate, permuted = _estimate_gap(table, names, settings)
     else:
         trials = np.full(len(won), int(chosen.sum()))
-        estimate = _estimate_cluster_gap(np.stack([won, trials], axis=1), groups, test.clusters, names, settings)
+        counted = np.stack([won, trials], axis=1)
+        estimate, permuted = _estimate_cluster_gap(counted, groups, test.clusters, names, settings)
+    detectable = detectable_columns(permuted, _gap_of_sums, sizes, settings)
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
     few = few_clusters_reason(test.clusters)
     row = test.row("probe_rate_gap", "by_valence", event=valence)
-    yield row | estimate.columns(small, few) | {"n": int(sizes.sum())}
+    yield row | estimate.columns(small, few) | detectable | {"n": int(sizes.sum())}
 
 
 def _gap_of_sums(sums: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -155,7 +157,7 @@ def _estimate_cluster_gap(
     clusters: NDArray[np.int64],
     names: tuple[str, ...],
     settings: MetricSettings,
-) -> Estimate:
+) -> tuple[Estimate, NDArray[np.int64]]:
     """Estimate the gap of (n, 2) probes that an image is classified as, and probes that there are, from clusters."""
     resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
     g, permutation = len(groups.names), ClusterPermutation.of(groups.codes, clusters)
@@ -163,19 +165,22 @@ def _estimate_cluster_gap(
     cells = (int(permutation.clusters.max()) + 1) * g
     sums = [np.bincount(cell, weights=column, minlength=cells) for column in counted[permutation.used].T]
     tables = np.stack(sums).astype(np.int64).reshape(2, -1, g).swapaxes(0, 1)
-    permuted = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting)
-    return estimate_table(
+    permuted = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting).swapaxes(1, 2)
+    estimate = estimate_table(
         tables.sum(axis=0),
         _gap_of_sums,
         resampled=resample_clusters(tables, resamples=settings.resamples, rng=resampling),
-        permuted=permuted.swapaxes(1, 2),
+        permuted=permuted,
         jackknife=partial(jackknife_clusters, tables),
         least_p=permutation.least_gap_p,
         confidence=settings.confidence,
     )
+    return estimate, permuted
 
 
-def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
+def _estimate_gap(
+    table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings
+) -> tuple[Estimate, NDArray[np.int64]]:
     """Estimate the gap of a (g, k + 1) table: images of each group by how many of k probes they are classified as.
 
     It depends on the groups' sums alone, so sums and trials are drawn, (..., 2, g).
@@ -188,14 +193,16 @@ def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: Me
 
     drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
     trials = np.broadcast_to(summed(table)[1], drawn.shape)
-    return estimate_table(
+    permuted = summed(permute_tables(table, permutations=settings.permutations, rng=permuting))
+    estimate = estimate_table(
         summed(table),
         _gap_of_sums,
         resampled=np.stack([drawn, trials], axis=-2),
-        permuted=summed(permute_tables(table, permutations=settings.permutations, rng=permuting)),
+        permuted=permuted,
         jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
         confidence=settings.confidence,
     )
+    return estimate, permuted
 
 
 # --- Rows that say what errors of the automatic gender label do to the mixed Trident tests.

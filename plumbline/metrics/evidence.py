@@ -1,0 +1,155 @@
+"""What a row of the metric table is evidence of: a difference, none that can be seen, or none beyond a margin.
+
+Two columns follow from the whole table: `smallest_detectable`, at the p that the correction required in this audit,
+and `equivalence_q`, against the margins of the audit file. `state` reads a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.metrics.family import Traits, family_descriptions, traits_by_metric
+from plumbline.statistics.multiplicity import FAMILIES, q_values
+from plumbline.statistics.power import LEVELS, effect_size, required_p, value_at
+
+State = Literal["evidence", "no_evidence", "evidence_of_none"]
+"""Evidence of a difference; no evidence of one; evidence that there is none beyond the margin of the audit file."""
+
+
+def state(row: Mapping[str, Any], *, significance: float = 0.05) -> State | None:
+    """Return what a row is evidence of; None where nothing was tested.
+
+    It is evidence of a difference where q (p, without a q) is below the level, whatever the margin; of none beyond the
+    margin where `equivalence_q` is below it.
+    """
+    tested = [row[name] for name in ("q", "p") if row[name] is not None and row[name] == row[name]]
+    if tested and tested[0] < significance:
+        return "evidence"
+    excluded = row.get("equivalence_q")
+    if excluded is not None and excluded < significance:
+        return "evidence_of_none"
+    return "no_evidence" if tested else None
+
+
+def states(table: pl.DataFrame, *, significance: float = 0.05) -> pl.Series:
+    """Return the state of every row of a metric table, as a column `evidence`."""
+    rows = table.select("p", "q", "equivalence_q").iter_rows(named=True)
+    return pl.Series("evidence", [state(row, significance=significance) for row in rows], dtype=pl.String)
+
+
+# --- The smallest difference that would have been found.
+
+
+def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0.05) -> pl.DataFrame:
+    """Fill `smallest_detectable`, at the p with which the correction would have rejected each row within its family.
+
+    Estimates that can err to both sides of the null get their columns by level here, from the standard error that
+    their interval implies: the distance from the null that is found.
+    """
+    two_sided = [name for name, each in _traits().items() if _is_two_sided(each) or np.isnan(_null(each))]
+    error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
+    of_error = pl.col("metric").is_in(two_sided) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
+    by_level = zip(("detectable_05", "detectable_002"), LEVELS)
+    filled = table.with_columns(
+        pl.when(of_error).then(error * float(effect_size(level))).otherwise(pl.col(name)).alias(name)
+        for name, level in by_level
+    )
+    p, *at_levels = (_floats(filled[name]) for name in ("p", "detectable_05", "detectable_002"))
+    needed = np.full(len(p), np.nan)
+    for rows in filled.with_row_index("row").group_by(FAMILIES["metric_table"]).agg("row")["row"]:
+        index = rows.to_numpy()
+        needed[index] = required_p(p[index], level=significance)
+    is_ratio = (filled["metric"] == IMPACT_RATIO).to_numpy()
+    linear = filled["metric"].is_in(two_sided).to_numpy()
+    found = np.select(
+        [linear, is_ratio],
+        [at_levels[0] * effect_size(needed) / effect_size(LEVELS[0]), value_at(needed, *at_levels, parity=1.0)],
+        value_at(needed, *at_levels),
+    )
+    known = pl.col("detectable_05").is_not_null() & pl.col("p").is_not_null()
+    return filled.with_columns(pl.when(known).then(pl.Series(found)).alias("smallest_detectable"))
+
+
+IMPACT_RATIO = "impact_ratio"
+
+
+def _floats(column: pl.Series) -> NDArray[np.float64]:
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def _traits() -> dict[str, Traits]:
+    return traits_by_metric(*family_descriptions())
+
+
+def _is_two_sided(traits: Traits) -> bool:
+    return traits.bounds[0] < 0 < traits.bounds[1]
+
+
+def _null(traits: Traits) -> float:
+    """Return the value where nothing differs, nan where that is undefined; 0 stands for none."""
+    return traits.when_identical if isinstance(traits.when_identical, float | int) else 0.0
+
+
+def _quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
+
+
+# --- Equivalence with no difference, within a margin.
+
+
+def equivalence_metrics() -> tuple[str, ...]:
+    """Return the metrics that have a value without any difference, so that a margin around it can be declared."""
+    return tuple(name for name, each in _traits().items() if _is_two_sided(each) or each.when_identical in each.bounds)
+
+
+def add_equivalence(table: pl.DataFrame, margins: Mapping[str, float], *, confidence: float) -> pl.DataFrame:
+    """Fill `equivalence_q` of the tested rows whose metric has a margin, corrected over all of them.
+
+    p is that of the hypothesis that the true value lies at the margin or beyond it (two one-sided tests, Schuirmann
+    1987): p <= .05 exactly where the 90% interval ends before the margin. Its end follows from that of the row's
+    interval, as if the estimate were normal on its scale: the logarithm for ratios and relative gaps. Chance moves a
+    disparity away from 0, so that a claim of none is rather missed than made. The correction is that of q: among the
+    claims that are made at most 5% are expected to be wrong.
+
+    Parameters
+    ----------
+    margins : mapping of str to float
+        Metric -> the largest value that does not matter (the distance from 0 where a metric has a sign; the smallest
+        for a ratio of which 1 is the largest).
+    """
+    p, tested = np.full(table.height, np.nan), ~np.isnan(_floats(table["p"]))
+    value, low, high = (_floats(table[name]) for name in ("value", "ci_low", "ci_high"))
+    for metric, margin in margins.items():
+        rows, traits = (table["metric"] == metric).to_numpy() & tested, _traits()[metric]
+        ends = (low[rows], value[rows], high[rows])
+        p[rows] = _beyond(ends, margin, traits, _quantile(confidence))
+    return table.with_columns(pl.Series("equivalence_q", q_values(p)).fill_nan(None))
+
+
+def _beyond(
+    ends: tuple[NDArray[np.float64], ...], margin: float, traits: Traits, quantile: float
+) -> NDArray[np.float64]:
+    """Return p of "at the margin or beyond" for estimates with their intervals, (low, value, high)."""
+    from scipy.special import ndtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if _is_two_sided(traits):
+            low, value, high = ends
+            above, below = (margin - value) / (high - value), (value + margin) / (value - low)
+            distance = np.minimum(above, below)
+        elif traits.when_identical == traits.bounds[1]:
+            low, value, _ = map(np.log, ends)
+            distance = (value - np.log(margin)) / (value - low)
+        else:
+            shift = 1.0 - traits.bounds[0]
+            _, value, high = (np.log(each + shift) for each in ends)
+            distance = (np.log(margin + shift) - value) / (high - value)
+        p = ndtr(-distance * quantile)
+    return np.where(np.isfinite(distance), p, np.nan)
