@@ -33,6 +33,7 @@ class Capability(StrEnum):
 Logit = Literal["dot", "scaled_cosine", "pair"]
 
 _EVERYTHING = frozenset(Capability)
+_VECTORS = frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS, Capability.LOGITS})
 _LOGITS = frozenset({Capability.LOGITS})
 
 
@@ -46,7 +47,8 @@ class Family(checkpoints.Family):
         What suites, labels and mitigations may ask of it.
     logit : str
         How the released Trident code takes the logit of an image and a text: `dot`, the product of the vectors as
-        they are; `scaled_cosine`, cosine times the checkpoint's own scale; `pair`, the model's answer to the pair.
+        they are; `scaled_cosine`, cosine times the checkpoint's own scale; `pair`, the model's answer to the pair. Of
+        architectures that it does not know, the model's own logit.
     wording : str
         Wording of the Trident prompts that the released code gives it: `align` or `released`.
     also_reads : tuple of str
@@ -64,12 +66,46 @@ class Family(checkpoints.Family):
         return self.model_types + self.also_reads
 
 
+DUAL_ENCODER = "dual_encoder"
+"""The family of types that are not in the table and have both methods of a dual encoder; it must be asked for."""
+
+REFUSED = {
+    "clipseg": "it segments: its towers are those of a CLIP, which can be audited itself",
+    "videoprism": "it reads videos",
+    "xclip": "it reads videos",
+    "clap": "it reads sounds",
+}
+"""`model_type` of dual encoders that no family reads, and why."""
+
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family("open_clip", "CLIP (open_clip)", (), "open_clip:OpenClipEncoder", 1, _EVERYTHING, "dot"),
-        Family("clip", "CLIP (transformers)", ("clip",), "clip:ClipEncoder", 1, _EVERYTHING, "dot"),
-        Family("align", "ALIGN", ("align",), "clip:AlignEncoder", 1, _EVERYTHING, "scaled_cosine", "align"),
+        Family("clip", "CLIP (transformers)", ("clip",), "dual_encoder:PromptedTowers", 1, _EVERYTHING, "dot"),
+        Family(
+            "align", "ALIGN", ("align",), "dual_encoder:AlignTowers", 1, _EVERYTHING, "scaled_cosine", "align"
+        ),
+        Family(
+            "altclip", "AltCLIP", ("altclip",), "dual_encoder:AltClipTowers", 1, _EVERYTHING, "scaled_cosine"
+        ),
+        Family(
+            "chinese_clip", "Chinese-CLIP", ("chinese_clip",), "dual_encoder:ChineseClipTowers", 1,
+            _EVERYTHING, "scaled_cosine",
+        ),
+        Family(
+            "metaclip_2", "MetaCLIP 2", ("metaclip_2",), "dual_encoder:PromptedTowers", 1,
+            _EVERYTHING, "scaled_cosine",
+        ),
+        Family("siglip", "SigLIP", ("siglip",), "dual_encoder:SiglipTowers", 1, _VECTORS, "scaled_cosine"),
+        Family("siglip2", "SigLIP 2 NaFlex", ("siglip2",), "dual_encoder:NaflexTowers", 1, _VECTORS, "scaled_cosine"),
+        Family("tipsv2", "TIPS v2", ("tipsv2",), "dual_encoder:Tipsv2Towers", 1, _VECTORS, "scaled_cosine"),
+        Family("flava", "FLAVA", ("flava",), "dual_encoder:FlavaTowers", 1, _EVERYTHING, "scaled_cosine"),
+        Family(
+            DUAL_ENCODER, "dual encoder of an untested type", (), "dual_encoder:DualTowers", 1,
+            _VECTORS, "scaled_cosine",
+        ),
+        Family("blip", "BLIP", ("blip",), "matching:BlipEncoder", 1, _LOGITS, "pair"),
+        Family("blip_2", "BLIP-2", ("blip-2",), "matching:Blip2Encoder", 1, _LOGITS, "pair"),
         Family("bridgetower", "BridgeTower", ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1, _LOGITS, "pair"),
         Family("owlv2", "OWLv2", ("owlv2",), "owlv2:Owlv2Encoder", 1, _LOGITS, "dot"),
         # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.

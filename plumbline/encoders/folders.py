@@ -7,10 +7,10 @@ from typing import NamedTuple, cast
 
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import family_of_folder
+from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
-from plumbline.encoders.families import FAMILIES, Family, find_family
+from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
@@ -42,7 +42,12 @@ def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
         if (folder / OPEN_CLIP_CONFIG).is_file():
             return FAMILIES["open_clip"]
         expected = f", or a folder of open_clip with {OPEN_CLIP_CONFIG}"
-        return family_of_folder(FAMILIES, folder, f"encoder `{encoder}`", expected=expected)
+        hint = (
+            f"if transformers' model of this type has get_image_features and get_text_features, `family: "
+            f"{DUAL_ENCODER}` reads it, which was not tested with it"
+        )
+        _require_readable(folder, encoder)
+        return family_of_folder(FAMILIES, folder, f"encoder `{encoder}`", expected=expected, hint=hint)
     family = find_family(wanted)
     config = OPEN_CLIP_CONFIG if family.name == "open_clip" else TRANSFORMERS_CONFIG
     if not (folder / config).is_file():
@@ -50,10 +55,11 @@ def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
     elif family.name == "open_clip":
         return family
     else:
-        model_type = str(read_configuration(folder / config).get("model_type"))
-        if model_type in family.reads:
+        model_type = _require_readable(folder, encoder)
+        known = family_of_model_type(FAMILIES, model_type)
+        if model_type in family.reads or (family.name == DUAL_ENCODER and known is None):
             return family
-        shown, expected = f"model_type: {model_type}", " or ".join(family.reads)
+        shown, expected = f"model_type: {model_type}", " or ".join(family.reads) or "a type of no family of its own"
     raise CheckpointError(
         f"the checkpoint of encoder `{encoder}` is not of the family {family.title}",
         where=folder,
@@ -61,6 +67,21 @@ def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
         expected=expected,
         hint="correct `family` in the audit file, or leave it out: it is found from the files",
     )
+
+
+def _require_readable(folder: Path, encoder: str) -> str:
+    """Return the `model_type` of a folder of transformers; raises CheckpointError if it is one that no audit reads."""
+    if not (folder / TRANSFORMERS_CONFIG).is_file():
+        return ""
+    model_type = str(read_configuration(folder / TRANSFORMERS_CONFIG).get("model_type"))
+    if (reason := REFUSED.get(model_type)) is not None:
+        raise CheckpointError(
+            f"the checkpoint of encoder `{encoder}` cannot be audited: {reason}",
+            where=folder / TRANSFORMERS_CONFIG,
+            found=f"model_type: {model_type}",
+            expected="a model of single images and texts",
+        )
+    return model_type
 
 
 def locate(address: Address, *, fetched: Path, encoder: str, family: str | None = None) -> CheckpointFiles:

@@ -14,14 +14,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.loading import FROM_DISK, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
-from plumbline.encoders.torch_encoder import (
-    Normalisation,
-    TorchEncoder,
-    as_rows,
-    replaced_embeddings,
-    require_start,
-    with_placeholders,
-)
+from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
 
 if TYPE_CHECKING:
@@ -40,9 +33,11 @@ class ImageProcessor:
     Parameters
     ----------
     processor : transformers.ProcessorMixin
-        With the family's own defaults; its image processor must run on PIL.
+        With the family's own defaults.
     folder : Path
         For messages.
+    backend : str
+        What its image processor must run on.
 
     Attributes
     ----------
@@ -52,23 +47,22 @@ class ImageProcessor:
     Raises
     ------
     CheckpointError
-        If the image processor is another than the one that runs on PIL, or the two parts together give other pixels
-        than the whole.
+        If the image processor runs on something else, or the two parts together give other pixels than the whole.
     """
 
-    def __init__(self, processor: Any, *, folder: Path) -> None:
+    def __init__(self, processor: Any, *, folder: Path, backend: str = "pil") -> None:
         self._whole = processor
         self._images = processor.image_processor
         # What the joined processor of a family asks of its image processor, whatever the checkpoint's own default.
         self._defaults = dict(getattr(type(processor), "images_kwargs", None) or {})
         self._defaults.pop("return_tensors", None)
-        backend = getattr(self._images, "backend", None)
-        if backend != "pil":
+        self._backend = getattr(self._images, "backend", None)
+        if self._backend != backend:
             raise CheckpointError(
-                "this image processor does not run on PIL, and another would give other pixels",
+                f"this image processor does not run on {backend}, and another would give other pixels",
                 where=folder,
-                found=f"{type(self._images).__name__}, backend {backend}",
-                expected="backend pil",
+                found=f"{type(self._images).__name__}, backend {self._backend}",
+                expected=f"backend {backend}",
             )
         # OWLv2 rescales, then resizes: its pixels are never whole grey levels afterwards.
         self._rescaled_first = type(self._images).__name__.startswith("Owlv2")
@@ -104,7 +98,12 @@ class ImageProcessor:
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the pixels, for a digest."""
         options = {k: v for k, v in self._images.to_dict().items() if k not in ("_name_or_path", "processor_class")}
-        settings = {"class": type(self._images).__name__, "backend": "pil", "own": options, "joined": self._defaults}
+        settings = {
+            "class": type(self._images).__name__,
+            "backend": self._backend,
+            "own": options,
+            "joined": self._defaults,
+        }
         return {**settings, "scipy": version("scipy")} if self._rescaled_first else settings
 
     def _option(self, name: str, default: Any = None) -> Any:
@@ -145,7 +144,7 @@ class ImageProcessor:
 
         probe = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*_PROBE_SIZE, 3), dtype=np.uint8))
         whole: NDArray[np.float32] = self._whole(images=probe, return_tensors="np")["pixel_values"]
-        in_two_parts = self.normalisation(self.prepare(probe)[None], device="cpu").numpy()
+        in_two_parts = self._in_two_parts(probe)
         if whole.shape != in_two_parts.shape or not np.allclose(whole, in_two_parts, atol=_TOLERANCE):
             same = whole.shape == in_two_parts.shape
             raise CheckpointError(
@@ -155,6 +154,9 @@ class ImageProcessor:
                 + (f", {np.abs(whole - in_two_parts).max():.3g} apart" if same else ""),
                 expected=f"the same pixels to {_TOLERANCE}",
             )
+
+    def _in_two_parts(self, image: Image) -> NDArray[np.float32]:
+        return np.asarray(self.normalisation(self.prepare(image)[None], device="cpu").numpy())
 
 
 class TransformersEncoder(TorchEncoder):
@@ -173,14 +175,20 @@ class TransformersEncoder(TorchEncoder):
         or the preprocessing has a step that is not known here.
     """
 
-    model_class: ClassVar[str]
+    model_class: str
     """Class of transformers that holds the model."""
 
-    processor_class: ClassVar[str]
+    processor_class: str
     """Class of transformers that joins image processor and tokenizer, with the family's own defaults."""
 
     image_processor_class: ClassVar[str] = "AutoImageProcessor"
     """Class of transformers that resizes, or the one that the checkpoint names."""
+
+    image_backend: ClassVar[str] = "pil"
+    """What it runs on: the processors that run on torchvision give other pixels than those of published results."""
+
+    left_padding: ClassVar[bool] = False
+    """Whether a tokenizer may pad on the left: most text towers read what they return at places from the left."""
 
     padded_to: ClassVar[int | None] = None
     """Tokens that every text is padded to; by default the longest text that the model takes."""
@@ -194,7 +202,7 @@ class TransformersEncoder(TorchEncoder):
     def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
         ready_libraries()
         model, tokenizer, joined = self._load(files)
-        self._images = ImageProcessor(joined, folder=files.folder)
+        self._images: Any = self._image_processor(joined, files.folder)
         self._tokenizer: Any = tokenizer
         super().__init__(
             files,
@@ -216,6 +224,9 @@ class TransformersEncoder(TorchEncoder):
         """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""
         return self._images.prepare(image)
 
+    def _image_processor(self, joined: Any, folder: Path) -> ImageProcessor:
+        return ImageProcessor(joined, folder=folder, backend=self.image_backend)
+
     def _load(self, files: CheckpointFiles) -> tuple[Any, Any, Any]:
         """Return the model, the tokenizer, and the processor that joins it to the image processor."""
         import transformers
@@ -233,8 +244,7 @@ class TransformersEncoder(TorchEncoder):
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
             images = getattr(transformers, self.image_processor_class)
-            # The processors that run on torchvision give other pixels than those of the published results.
-            options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
+            options = {"backend": self.image_backend} if self.image_processor_class == "AutoImageProcessor" else {}
             image_processor = images.from_pretrained(files.folder, **options, **FROM_DISK)
             joined = getattr(transformers, self.processor_class)(image_processor=image_processor, tokenizer=tokenizer)
         return model, tokenizer, joined
@@ -249,9 +259,9 @@ class TransformersEncoder(TorchEncoder):
         ------
         EncodingError
             If a text is longer than the model takes: it is not cut short in silence. Also if the tokenizer pads on
-            the left: these text towers read what they return at places that count from the left.
+            the left where the text tower reads what it returns at a place that counts from the left.
         """
-        if self._tokenizer.padding_side != "right":
+        if self._tokenizer.padding_side != "right" and not self.left_padding:
             raise EncodingError(
                 "this checkpoint's tokenizer pads on the left, and its text tower would read the padding",
                 where="tokenizer_config.json",
@@ -280,44 +290,3 @@ class TransformersEncoder(TorchEncoder):
                 expected=f"at most {self._context}",
             )
         return max(lengths)
-
-
-class ProjectedEncoder(TransformersEncoder):
-    """An image tower and a text tower that project into one space: `plumbline.encoders.encoder.DualEncoder`."""
-
-    def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
-        super().__init__(files, placement)
-        self._compile((self._model.vision_model.encoder, self._model.text_model.encoder))
-        self.width = int(self._model.config.projection_dim)
-
-    def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
-        """Return (b, d) projected image embeddings, float32, not normalised."""
-        with self._forward():
-            return as_rows(self._model.get_image_features(pixel_values=self._pixels(batch)).pooler_output)
-
-    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (b, d) projected text embeddings, float32, not normalised."""
-        with self._forward():
-            return as_rows(self._model.get_text_features(**self._tokens(texts)).pooler_output)
-
-    def token_vectors(self, word: str) -> torch.Tensor:
-        """Return the (k, w) input embeddings of a word's tokens, to start learned tokens from."""
-        ids = self._tokenizer(word, add_special_tokens=False, return_tensors="pt")["input_ids"][0]
-        vectors: torch.Tensor = self._token_layer()(ids.to(self.device)).detach()
-        return vectors
-
-    def differentiable_texts(self, texts: Sequence[str], learned: torch.Tensor) -> torch.Tensor:
-        """Return (b, d) embeddings of texts that begin with (k, w) learned vectors; gradients reach `learned`."""
-        import torch
-
-        tokens = self._tokens(texts)
-        require_start(tokens["input_ids"], (self._tokenizer.bos_token_id, self._tokenizer.cls_token_id))
-        count, mask = learned.shape[0], tokens["attention_mask"]
-        tokens["input_ids"] = with_placeholders(tokens["input_ids"], count)
-        tokens["attention_mask"] = torch.cat([mask[:, :1].expand(-1, count), mask], dim=1)[:, : mask.shape[1]]
-        with self._forward(gradients=True), replaced_embeddings(self._token_layer(), learned):
-            embedded: torch.Tensor = self._model.get_text_features(**tokens).pooler_output.float()
-        return embedded
-
-    def _token_layer(self) -> Any:
-        return self._model.text_model.get_input_embeddings()

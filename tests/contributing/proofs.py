@@ -59,19 +59,19 @@ def encoder_family(folder):
     import torch
     import transformers
     from PIL import Image
-    from tiny_architectures import write_clip
+    from tiny_architectures import write_dual_encoder
 
     from plumbline.checkpoints.device import Placement
     from plumbline.encoders.folders import checkpoint_files, load_encoder
 
-    write_clip(folder / "mine", kind="MetaClip2")
-    audit = _audit(folder, encoders={"mine": {"address": "local-dir:mine", "family": "metaclip2"}})
+    write_dual_encoder(folder / "mine")
+    audit = _audit(folder, encoders={"mine": {"address": "local-dir:mine", "family": "groupvit"}})
     entry = audit.encoders["mine"]
     files = checkpoint_files("mine", entry.address, project=folder, fetched=folder, family=None)
     assert files.family == entry.family
     encoder = load_encoder(files, Placement())
     image, texts = Image.open(_picture(folder / "a.png", (200, 30, 90))), ["a photo of a thief", "a man"]
-    model = transformers.MetaClip2Model.from_pretrained(folder / "mine").eval()
+    model = transformers.GroupViTModel.from_pretrained(folder / "mine").eval()
     processor = transformers.CLIPProcessor(
         transformers.CLIPImageProcessorPil.from_pretrained(folder / "mine"),
         transformers.AutoTokenizer.from_pretrained(folder / "mine"),

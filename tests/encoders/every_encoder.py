@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.families import DUAL_ENCODER, FAMILIES
 from plumbline.encoders.folders import checkpoint_files
 
 # The files of one family, read as another: the way of the released Trident code.
@@ -20,6 +20,8 @@ def files_of(folders, case, *, family=None):
     """Return the files of one case, which may be read as another family."""
     if case == AS_OWLVIT:
         case, family = "owlv2", "owlvit"
+    if case == DUAL_ENCODER:
+        family = DUAL_ENCODER
     return checkpoint_files(case, f"local-dir:{folders / case}", project=folders, fetched=folders, family=family)
 
 
@@ -37,4 +39,4 @@ def logits_of(encoder, batch, texts):
     if logit == "dot":
         return images @ words.T
     images, words = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, words))
-    return images @ words.T * encoder.logit_scale
+    return (images @ words.T * encoder.logit_scale + getattr(encoder, "logit_bias", 0)).astype(np.float32)

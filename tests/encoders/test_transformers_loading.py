@@ -180,10 +180,79 @@ def test_an_image_processor_that_runs_on_torchvision_is_refused(originals, tmp_p
     from transformers import AutoTokenizer, CLIPImageProcessor, CLIPProcessor
 
     tokenizer = AutoTokenizer.from_pretrained(originals / "clip")
-    with pytest.raises(CheckpointError, match=r"does not run on PIL[\s\S]*backend torchvision"):
+    with pytest.raises(CheckpointError, match=r"does not run on pil[\s\S]*backend torchvision"):
         ImageProcessor(CLIPProcessor(CLIPImageProcessor(), tokenizer), folder=tmp_path)
 
 
 def test_a_strip_that_bridgetower_cannot_resize_is_a_clear_error(originals):
     with pytest.raises(EncodingError, match=r"cannot take this image[\s\S]*400 x 10"):
         load(originals / "bridgetower").prepare(Image.new("RGB", (400, 10)))
+
+
+@pytest.mark.parametrize(("model_type", "reason"), [("clipseg", "it segments"), ("videoprism", "it reads videos")])
+@pytest.mark.parametrize("family", [None, "dual_encoder", "clip"])
+def test_a_type_that_no_audit_reads_is_refused_with_the_reason(copy_of, model_type, reason, family):
+    folder = copy_of("clip")
+    retype(folder, model_type)
+    with pytest.raises(CheckpointError, match=rf"cannot be audited: {reason}[\s\S]*model_type: {model_type}"):
+        load(folder, family=family)
+
+
+def retype(folder, model_type):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": model_type}))
+
+
+def test_an_unknown_type_is_offered_as_an_untested_dual_encoder(tmp_path):
+    BUILDERS["dual_encoder"](tmp_path)
+    with pytest.raises(CheckpointError, match=r"model_type: groupvit[\s\S]*`family: dual_encoder` reads it"):
+        load(tmp_path)
+    encoder = load(tmp_path, family="dual_encoder")
+    assert encoder.family == "dual_encoder" and encoder.embed_texts(["a man"]).shape == (1, 24)
+
+
+def test_a_type_with_a_family_is_not_read_as_an_unknown_one(originals):
+    with pytest.raises(CheckpointError, match=r"model_type: clip[\s\S]*of no family of its own"):
+        load(originals / "clip", family="dual_encoder")
+
+
+def test_an_unknown_type_without_both_methods_is_refused(copy_of):
+    folder = copy_of("clip")
+    retype(folder, "bert")
+    with pytest.raises(CheckpointError, match=r"no dual encoder[\s\S]*BertModel[\s\S]*get_image_features"):
+        load(folder, family="dual_encoder")
+
+
+def test_flava_is_read_from_a_checkpoint_of_its_whole_pre_training(tmp_path):
+    import transformers
+
+    BUILDERS["flava"](tmp_path / "plain")
+    shutil.copytree(tmp_path / "plain", tmp_path / "whole")
+    model = transformers.FlavaModel.from_pretrained(tmp_path / "plain")
+    whole = transformers.FlavaForPreTraining(
+        model.config, transformers.FlavaImageCodebook(model.config.image_codebook_config)
+    )
+    whole.flava.load_state_dict(model.state_dict())
+    whole.save_pretrained(tmp_path / "whole")
+    plain, whole = load(tmp_path / "plain"), load(tmp_path / "whole")
+    assert plain.weights_sha256 != whole.weights_sha256
+    np.testing.assert_array_equal(whole.embed_texts(["a man"]), plain.embed_texts(["a man"]))
+
+
+def test_scale_and_bias_are_the_checkpoints_own(tmp_path):
+    BUILDERS["siglip"](tmp_path)
+    scale, bias = torch.tensor([2.5]), torch.tensor([-9.75])
+    rewrite_weights(tmp_path, lambda weights: weights.update({"logit_scale": scale, "logit_bias": bias}))
+    encoder = load(tmp_path)
+    assert encoder.logit_scale == pytest.approx(np.exp(2.5)) and encoder.logit_bias == -9.75
+
+
+def test_naflex_patches_are_as_many_as_the_checkpoint_says(tmp_path):
+    BUILDERS["siglip2"](tmp_path, patches=30)
+    encoder = load(tmp_path)
+    wide, high = (encoder.prepare(Image.new("RGB", size, (9, 90, 200))) for size in ((96, 16), (16, 96)))
+    assert wide.shape == high.shape == (3, 31, 64) and wide.dtype == torch.uint8
+    inputs = encoder._image_inputs(torch.stack([wide, high]))
+    assert inputs["spatial_shapes"].tolist() == [[2, 12], [12, 2]]
+    assert inputs["pixel_attention_mask"].sum(dim=1).tolist() == [24, 24]
+    assert inputs["pixel_values"][:, 24:].abs().max() == 0

@@ -21,6 +21,10 @@ _CLIP_PIXELS = {"size": {"shortest_edge": SIZE}, "crop_size": {"height": SIZE, "
 _VISION = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "image_size": SIZE}
 
 
+_PATCHED = {**_VISION, "patch_size": 8, "num_hidden_layers": 2}
+_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+
+
 def write_open_clip(folder, *, seed=3):
     """CLIP as open_clip ships it, with the tokenizer that open_clip brings along."""
     declare_missing_operators()
@@ -43,13 +47,9 @@ def write_open_clip(folder, *, seed=3):
 def write_clip(folder, *, seed=3, kind="CLIP"):
     """CLIP, or another of its build such as `MetaClip2`."""
     transformers = _transformers()
-    tokenizer = _tokenizer(last=("<start>", "<end>"), template="<start> $A <end>", pad="<end>", longest=77)
-    text = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
-    text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
-    text |= {"bos_token_id": len(tokenizer) - 2, "eos_token_id": len(tokenizer) - 1}
-    vision = {**_VISION, "patch_size": 8, "num_hidden_layers": 2}
+    tokenizer = _clip_tokenizer()
     configured, model = (getattr(transformers, f"{kind}{part}") for part in ("Config", "Model"))
-    config = configured(text_config=text, vision_config=vision, projection_dim=24)
+    config = configured(text_config=_clip_text(tokenizer), vision_config=_PATCHED, projection_dim=24)
     images = transformers.CLIPImageProcessorPil(**_CLIP_PIXELS)
     _save(folder, model, config, transformers.CLIPProcessor(images, tokenizer), seed)
 
@@ -73,6 +73,112 @@ def write_align(folder, *, seed=3):
         include_top=True,
     )  # fmt: skip
     _save(folder, transformers.AlignModel, config, transformers.AlignProcessor(images, tokenizer), seed)
+
+
+def write_altclip(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _roberta_tokenizer()
+    text = {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 92, "pad_token_id": 1}
+    config = transformers.AltCLIPConfig(
+        text_config={**text, "project_dim": 20}, vision_config=_PATCHED, projection_dim=24
+    )
+    processor = transformers.AltCLIPProcessor(transformers.CLIPImageProcessorPil(**_CLIP_PIXELS), tokenizer)
+    _save(folder, transformers.AltCLIPModel, config, processor, seed)
+
+
+def write_chinese_clip(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _bert_tokenizer()
+    text = {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    config = transformers.ChineseCLIPConfig(text_config=text, vision_config=_PATCHED, projection_dim=24)
+    images = transformers.ChineseCLIPImageProcessorPil(size={"height": SIZE, "width": SIZE}, do_center_crop=False)
+    _save(folder, transformers.ChineseCLIPModel, config, transformers.ChineseCLIPProcessor(images, tokenizer), seed)
+
+
+def write_metaclip_2(folder, *, seed=3):
+    write_clip(folder, seed=seed, kind="MetaClip2")
+
+
+def write_flava(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _bert_tokenizer()
+    text = {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    config = transformers.FlavaConfig(
+        text_config=text, image_config={**_PATCHED, "vocab_size": 20}, projection_dim=24, hidden_size=32,
+        multimodal_config=_TOWER, image_codebook_config={"hidden_size": 8, "vocab_size": 20, "n_groups": 2},
+    )  # fmt: skip
+    square = {"height": SIZE, "width": SIZE}
+    images = transformers.FlavaImageProcessorPil(size=square, crop_size=square)
+    _save(folder, transformers.FlavaModel, config, transformers.FlavaProcessor(images, tokenizer), seed)
+
+
+def write_siglip(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _sticky_tokenizer()
+    config = transformers.SiglipConfig(text_config=_sticky_text(tokenizer), vision_config=_PATCHED)
+    images = transformers.SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    _save(folder, transformers.SiglipModel, config, transformers.SiglipProcessor(images, tokenizer), seed)
+
+
+def write_siglip2(folder, *, seed=3, patches=20):
+    """SigLIP 2 NaFlex: images of any proportion."""
+    transformers = _transformers()
+    tokenizer = _siglip2_tokenizer()
+    vision = {**_TOWER, "patch_size": 8, "num_patches": 16}
+    config = transformers.Siglip2Config(text_config=_sticky_text(tokenizer), vision_config=vision)
+    images = transformers.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=patches)
+    _save(folder, transformers.Siglip2Model, config, transformers.Siglip2Processor(images, tokenizer), seed)
+
+
+def write_tipsv2(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _sticky_tokenizer()
+    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "image_size": SIZE, "patch_size": 8}
+    text = {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 64}
+    config = transformers.Tipsv2Config(text_config=text, vision_config=vision, temperature_init_value=0.3)
+    images = transformers.Tipsv2ImageProcessor(size={"height": SIZE, "width": SIZE})
+    _save(folder, transformers.Tipsv2Model, config, transformers.Tipsv2Processor(images, tokenizer), seed)
+
+
+def write_dual_encoder(folder, *, seed=3):
+    """GroupViT: two towers of a type that has no row of its own."""
+    transformers = _transformers()
+    tokenizer = _clip_tokenizer()
+    vision = {
+        "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "depths": [1, 1], "image_size": SIZE,
+        "patch_size": 8, "num_hidden_layers": 2, "num_group_tokens": [4, 0], "num_output_groups": [4, 2],
+    }  # fmt: skip
+    config = transformers.GroupViTConfig(
+        text_config=_clip_text(tokenizer), vision_config=vision, projection_dim=24, projection_intermediate_dim=32
+    )
+    images = transformers.CLIPImageProcessorPil(**_CLIP_PIXELS)
+    _save(folder, transformers.GroupViTModel, config, transformers.CLIPProcessor(images, tokenizer), seed)
+
+
+def write_blip(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _bert_tokenizer()
+    text = {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "encoder_hidden_size": 32}
+    text |= {"bos_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+    config = transformers.BlipConfig(text_config=text, vision_config=_PATCHED, image_text_hidden_size=16)
+    images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    processor = transformers.BlipProcessor(images, tokenizer)
+    _save(folder, transformers.BlipForImageTextRetrieval, config, processor, seed)
+
+
+def write_blip_2(folder, *, seed=3):
+    transformers = _transformers()
+    tokenizer = _bert_tokenizer()
+    text = {**_TOWER, "vocab_size": len(tokenizer) + 1, "max_position_embeddings": 64, "encoder_hidden_size": 32}
+    text["use_qformer_text_input"] = True
+    config = transformers.Blip2Config(
+        vision_config=_PATCHED, qformer_config=text, num_query_tokens=3, image_text_hidden_size=16,
+        text_config={"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                     "ffn_dim": 16, "vocab_size": 40, "word_embed_proj_dim": 16},
+    )  # fmt: skip
+    images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    processor = transformers.Blip2Processor(images, tokenizer, num_query_tokens=3)
+    _save(folder, transformers.Blip2ForImageTextRetrieval, config, processor, seed)
 
 
 def write_bridgetower(folder, *, seed=3):
@@ -104,6 +210,16 @@ BUILDERS = {
     "open_clip": write_open_clip,
     "clip": write_clip,
     "align": write_align,
+    "altclip": write_altclip,
+    "chinese_clip": write_chinese_clip,
+    "metaclip_2": write_metaclip_2,
+    "siglip": write_siglip,
+    "siglip2": write_siglip2,
+    "tipsv2": write_tipsv2,
+    "flava": write_flava,
+    "dual_encoder": write_dual_encoder,
+    "blip": write_blip,
+    "blip_2": write_blip_2,
     "bridgetower": write_bridgetower,
     "owlv2": write_owlv2,
     "owlvit": write_owlvit,
@@ -141,6 +257,46 @@ def _owl_towers(tokenizer):
     }
 
 
+def _clip_tokenizer():
+    return _tokenizer(last=("<start>", "<end>"), template="<start> $A <end>", pad="<end>", longest=77)
+
+
+def _clip_text(tokenizer):
+    ends = {"bos_token_id": len(tokenizer) - 2, "eos_token_id": len(tokenizer) - 1}
+    return {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 77, **ends}
+
+
+def _bert_tokenizer():
+    return _tokenizer(first=("[PAD]", "[CLS]", "[SEP]"), template="[CLS] $A [SEP]", pad="[PAD]", longest=128)
+
+
+def _roberta_tokenizer():
+    return _tokenizer(first=("<s>", "<pad>", "</s>"), template="<s> $A </s>", pad="<pad>", longest=90)
+
+
+def _sticky_tokenizer():
+    """As SigLIP's: nothing before a text, and no mask: the padding is read too."""
+    made = _tokenizer(first=("</s>",), template="$A </s>", pad="</s>", longest=64)
+    made.model_input_names = ["input_ids"]
+    return made
+
+
+def _siglip2_tokenizer():
+    """As SigLIP 2's: Gemma's kind, in lower case; here a token a letter."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    letters = [chr(i) for i in range(ord("!"), ord("~") + 1)]
+    names = [*special, "▁", *letters, *(f"<0x{i:02X}>" for i in range(256))]
+    return _transformers().Siglip2Tokenizer(
+        vocab={name: i for i, name in enumerate(names)}, merges=[], padding_side="right", model_max_length=64,
+        model_input_names=["input_ids"],
+    )  # fmt: skip
+
+
+def _sticky_text(tokenizer):
+    ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    return {**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "projection_size": 32, **ends}
+
+
 def _tokenizer(*, template, pad, longest, first=(), last=()):
     """A byte-level BPE with special tokens at the beginning or the end of the vocabulary."""
     from transformers import PreTrainedTokenizerFast
@@ -157,12 +313,13 @@ def _tokenizer(*, template, pad, longest, first=(), last=()):
     )
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
     tokenizer.add_special_tokens(list(last))
-    start, _, end = template.split()
-    ids = [(token, tokenizer.token_to_id(token)) for token in (start, end)]
+    *starts, _, end = template.split()
+    ids = [(token, tokenizer.token_to_id(token)) for token in (*starts, end)]
     tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=ids)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=start, eos_token=end, pad_token=pad, model_max_length=longest
-    )
+        tokenizer_object=tokenizer, bos_token=starts[0] if starts else None, eos_token=end, pad_token=pad,
+        model_max_length=longest,
+    )  # fmt: skip
 
 
 def _save(folder, model_class, config, processor, seed):
