@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from plumbline.catalog.schema import row_id
-from plumbline.reasons import why_no_interval
+from plumbline.reasons import find, why_no_interval
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import (
     NO_INTERVAL,
@@ -19,6 +19,7 @@ from plumbline.report.numbers import (
 )
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, significance_level
+from plumbline.report.vocabulary import sentence_start
 
 
 def evidence(row: Row, reading: Reading) -> bool:
@@ -74,6 +75,16 @@ def remark(row: Row) -> str:
     return f"; {row['reason']}" if row["reason"] else ""
 
 
+FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
+"""Reasons that every finding tells: its interval or its test comes from few sets."""
+
+
+def few_sets(row: Row, sentence: str) -> str:
+    """Return what a sentence about a row does not yet say of the few sets it comes from, as sentences; or nothing."""
+    found = (find(row.get("reason_codes"), code) for code in FEW)
+    return "".join(f" {sentence_start(str(why))}." for why in found if why and str(why) not in sentence)
+
+
 def finding_of(
     row: Row,
     *,
@@ -103,7 +114,7 @@ def finding_of(
         model=row["model"],
         dataset=row["dataset"],
         short=short,
-        sentence=sentence,
+        sentence=sentence + few_sets(row, sentence),
         value=or_nan(row["value"]),
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),

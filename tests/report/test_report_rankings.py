@@ -199,6 +199,14 @@ def test_first_for_warm_words_is_a_difference_and_absence_is_told(rankings):
     assert ranking_findings(undefined, READING) == []
 
 
+def test_a_finding_from_few_sets_says_so():
+    few = (reason("few_clusters", clusters=4), reason("few_relabellings", least=0.125))
+    (found,) = ranking_findings(metric_frame([row | {"reason": few} for row in rows_of(MODELS[0])]), READING)[:1]
+    assert found.sentence.endswith(
+        " Interval from only 4 sets. Too few sets to test: no difference, however large, gives a p below 0.12."
+    )
+
+
 def test_a_finding_about_a_small_group_says_so():
     small = {"reason": reason("small_group", n=12, min_group=30)}
     found = ranking_findings(metric_frame([row | small for row in rows_of(MODELS[0])]), READING)
