@@ -103,8 +103,9 @@ def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
 def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     committed = lake.require("records", partition=dataset)
-    shares_of = partial(label_shares, declaration=declaration_of(workspace, dataset), balance=entry.balance)
-    shares = [shares_of(lake.read_table("records", manifest=committed), composite=False)]
+    declaration, records = declaration_of(workspace, dataset), lake.read_table("records", manifest=committed)
+    shares_of = partial(label_shares, declaration=declaration, balance=entry.balance)
+    shares = [shares_of(records, composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
     extended = lake.committed("extended_records", partition=dataset)
     # A dataset that was refused has no automatic labels, or those of an earlier version.
@@ -124,6 +125,7 @@ def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
         label_errors=errors,
         checks=_checks(workspace, dataset),
         planted=entry.root.startswith(PLANTED),
+        absent_identities=declaration.identity_file if records["set_id"].is_null().all() else None,
     )
 
 

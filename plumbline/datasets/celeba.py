@@ -1,9 +1,9 @@
-"""CelebA: aligned faces beside two text files, attributes and partition."""
+"""CelebA: aligned faces beside two text files, attributes and partition, and a third that says who is shown."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,16 +14,20 @@ from plumbline.errors import DatasetError
 # Where the parts lie: as most copies have them, and as the authors' own folders do.
 _ATTRIBUTES = ("list_attr_celeba.txt", "Anno/list_attr_celeba.txt")
 _PARTITION = ("list_eval_partition.txt", "Eval/list_eval_partition.txt")
+_IDENTITIES = ("identity_CelebA.txt", "Anno/identity_CelebA.txt")
 _IMAGES = ("img_align_celeba", "Img/img_align_celeba")
 _EXPECTED = f"{_ATTRIBUTES[0]}, {_PARTITION[0]} and the folder {_IMAGES[0]}; also below Anno, Eval and Img"
 
 # Python refuses to read a number of thousands of digits.
 _LONGEST_COUNT = 9
 
+_PERSON = "identity"
+"""Key of the attribute values that come from the identity file; no attribute of CelebA is called so."""
+
 _SPLITS = {"0": "train", "1": "val", "2": "test"}
 
 
-# Image -> each value that the partition gives it -> the first line that does.
+# Image -> each value that a file of two columns gives it -> the first line that does.
 _Places = dict[str, dict[str, int]]
 
 
@@ -31,13 +35,16 @@ class CelebA(Reader):
     """Reader of CelebA (Liu, Luo, Wang and Tang, ICCV 2015).
 
     The attribute file is the index; the partition gives the split. An image that only one of the two names is
-    quarantined (`missing_partition`, `missing_attributes`), and so is one with two splits.
+    quarantined (`missing_partition`, `missing_attributes`), and so is one with two splits or two identities.
+
+    Where the authors' identity file is present, the pictures of a person are a set: most have some twenty, which are
+    not independent.
     """
 
     declaration: Declaration = load_declaration("celeba")
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the attribute file and the partition.
+        """Return the attribute file and the partition, and the identity file if it is there.
 
         Raises
         ------
@@ -45,7 +52,8 @@ class CelebA(Reader):
             If one is not there.
         """
         folder = dataset_root(root)
-        return [_present(folder, names) for names in (_ATTRIBUTES, _PARTITION)]
+        identities = [name for name in _IDENTITIES if (folder / name).exists()][:1]
+        return [*(_present(folder, names) for names in (_ATTRIBUTES, _PARTITION)), *identities]
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry a line of the attribute file, then what stands in the partition alone.
@@ -57,12 +65,17 @@ class CelebA(Reader):
             an attribute that is read, or nothing is listed.
         """
         folder = dataset_root(root)
-        attributes, partition = self.index_files(folder)
+        attributes, partition, *identities = self.index_files(folder)
         images = _present(folder, _IMAGES)
         names, rows = self._attributes(folder, attributes)
-        places, refused = _partition(folder, partition)
+        places, refused = _pairs(folder, partition, "name split")
+        persons: _Places = {}
+        for index in identities:
+            persons, ragged = _pairs(folder, index, "name identity")
+            refused += ragged
         listed = [
-            row if isinstance(row, Refusal) else self._entry(attributes, row, names, places, images) for row in rows
+            row if isinstance(row, Refusal) else self._entry(attributes, row, names, places, persons, images)
+            for row in rows
         ]
         known = {row.text.split()[0] for row in rows if isinstance(row, Line)}
         what, expected = "the partition lists an image that the attributes do not", f"a line in {attributes}"
@@ -89,7 +102,20 @@ class CelebA(Reader):
             _unusable("the count in line 1 is not the number of images listed", index, len(rows), int(first))
         return names, rows
 
-    def _entry(self, index: str, row: Line, names: Sequence[str], places: _Places, images: str) -> Entry | Refusal:
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
+        """Map the gender; the set is the person, where the identity file names one.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+        person = {"set_id": raw[_PERSON]} if _PERSON in raw else {}
+        return {**super().labels(raw), **person}
+
+    def _entry(
+        self, index: str, row: Line, names: Sequence[str], places: _Places, persons: _Places, images: str
+    ) -> Entry | Refusal:
         name, *values = row.text.split()
         if len(values) != len(names):
             actual = f"{1 + len(values)} fields: {row.text}"
@@ -101,7 +127,11 @@ class CelebA(Reader):
         if leads_out(name):
             # Left as it is listed, for `inside` to refuse.
             return Entry(name, None, raw, index, row.number)
-        path, codes = f"{images}/{name}", sorted(places.get(name, ()))
+        path, codes, person = f"{images}/{name}", sorted(places.get(name, ())), sorted(persons.get(name, ()))
+        raw |= {_PERSON: person[0]} if person else {}
+        if len(person) > 1:
+            what, actual = "the identity file names several persons for this image", " and ".join(person)
+            return refuse_line("conflicting_identity", what, index, row.number, actual, "one person", path=path)
         if len(codes) == 1 and codes[0] in _SPLITS:
             return Entry(path, _SPLITS[codes[0]], raw, index, row.number)
         if not codes:
@@ -114,7 +144,8 @@ class CelebA(Reader):
         return refuse_line(code, what, index, row.number, actual, "one of 0 train, 1 val, 2 test", path=path)
 
 
-def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
+def _pairs(folder: Path, index: str, fields_of: str) -> tuple[_Places, list[Refusal]]:
+    """Return the value of each image in a file of two columns, and its other lines."""
     places: defaultdict[str, dict[str, int]] = defaultdict(dict)
     refused: list[Refusal] = []
     for line in read_lines(folder, index):
@@ -125,7 +156,7 @@ def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
             places[fields[0]].setdefault(fields[1], line.number)
         else:
             actual, what = f"{len(fields)} fields: {line.text}", "the line has another number of fields"
-            refused.append(refuse_line("ragged_row", what, index, line.number, actual, "2 fields: name split"))
+            refused.append(refuse_line("ragged_row", what, index, line.number, actual, f"2 fields: {fields_of}"))
     return places, refused
 
 

@@ -97,6 +97,8 @@ class Declaration:
         Split to index file, in reading order; empty where the folder is the index.
     path_column : str or None
         The index column that names the image.
+    identity_file : str or None
+        The file that says which pictures show one person, where the dataset has several and such a file.
     default_filter : str
         The rows that a suite counts unless `filters` names others.
     filters : mapping of str to str
@@ -111,6 +113,7 @@ class Declaration:
     rules: tuple[LabelRule, ...] = ()
     indexes: Mapping[str, str] = field(default_factory=dict)
     path_column: str | None = None
+    identity_file: str | None = None
     default_filter: str = "all"
     filters: Mapping[str, str] = field(default_factory=dict)
 
@@ -178,8 +181,8 @@ Two rows that differ in these alone do not contradict each other.
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
 """One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root.
 
-`set_id` joins the images of a counterfactual set (CausalFace: a seed); `dimension` and `level` say what was varied
-in it and how far, such as `lighting` and `-1`.
+`set_id` joins the images of a counterfactual set (CausalFace: a seed), or of a person; `dimension` and `level` say
+what was varied in it and how far, such as `lighting` and `-1`.
 """
 
 EXTENDED_SCHEMA: Schema = {

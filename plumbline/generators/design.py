@@ -50,9 +50,10 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     """Return the records that prompts are about, with the attributes of the person pictured.
 
     Adds `subset`, `attribute` and `group` (which labels the groups join, and this image's: `race_gender`,
-    `Black_woman`), `set_groups` (groups that a whole set of this subset has, null without sets), `set_rank` (1, 2, ...:
-    the order in which sets of its subset and occupation are taken where not all are asked about) and `described` (in
-    words, for a model without eyes: `Black female chef`).
+    `Black_woman`), `set_groups` (groups that a whole set of this subset has, null without sets and where most show one
+    group alone, such as the pictures of a person), `set_rank` (1, 2, ...: the order in which sets of its subset and
+    occupation are taken where not all are asked about) and `described` (in words, for a model without eyes: `Black
+    female chef`).
 
     Parameters
     ----------
@@ -74,8 +75,9 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
         _of_attribute(lambda columns: pl.concat_str(columns, separator="_")).alias("group"),
         _of_attribute(_described).alias("described"),
     )
+    of_set = pl.col("group").n_unique().over("subset", "set_id").filter(pl.col("set_id").is_not_null())
     return _ranked(frame).with_columns(
-        pl.when(pl.col("set_id").is_not_null())
+        pl.when(pl.col("set_id").is_not_null(), (of_set > 1).mean() >= 0.5)
         .then(pl.col("group").n_unique().over("subset"))
         .cast(pl.Int64)
         .alias("set_groups")

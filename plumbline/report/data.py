@@ -184,6 +184,12 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
         )
         rows = dataset.quarantined.height
         findings.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
+    if dataset.absent_identities and not dataset.planted:
+        text = (
+            f"{dataset.id}: {dataset.absent_identities} is not there, so that several pictures of one person count as "
+            "independent: intervals may be too narrow, and p too small."
+        )
+        findings.append(_data(dataset, "data", "Pictures of a person count as independent", text, "–", 0.0))
     grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
     worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
     if worst.height > 1 and worst["rate"][0] > 0:

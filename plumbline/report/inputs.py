@@ -84,6 +84,8 @@ class DatasetSummary:
         Columns of `QUARANTINE_SCHEMA`, `LABEL_SHARES_SCHEMA`, `LABEL_ERRORS_SCHEMA`, `CHECKS_SCHEMA`.
     planted : bool
         True for drawn faces with known biases, so that no reader takes them for people.
+    absent_identities : str or None
+        Name of the file that would say which pictures show one person, where it is not there.
     """
 
     id: str
@@ -96,6 +98,7 @@ class DatasetSummary:
     label_errors: pl.DataFrame = field(default_factory=lambda: _empty(LABEL_ERRORS_SCHEMA))
     checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
     planted: bool = False
+    absent_identities: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

@@ -11,6 +11,7 @@ from plumbline.datasets.ingestion import folder_digest, ingest
 from plumbline.datasets.records import Ingested
 from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
+from plumbline.statistics.clusters import cluster_codes
 
 NAMES = "5_o_Clock_Shadow Arched_Eyebrows Male Smiling Young"
 
@@ -39,6 +40,7 @@ def celeba(tmp_path: Path, jpeg: Callable[..., bytes]) -> Write:
         names: str = NAMES,
         below: tuple[str, str, str] = ("", "", ""),
         ending: str = "\n",
+        identities: list[str] | None = None,
     ) -> Path:
         root = tmp_path / "celeba"
         attributes, parts, images = (root / folder for folder in below)
@@ -47,6 +49,8 @@ def celeba(tmp_path: Path, jpeg: Callable[..., bytes]) -> Write:
         text = ending.join([count or str(len(rows)), names, *rows, ""])
         (attributes / "list_attr_celeba.txt").write_bytes(text.encode())
         (parts / "list_eval_partition.txt").write_bytes(ending.join([*partition, ""]).encode())
+        if identities is not None:
+            (attributes / "identity_CelebA.txt").write_bytes(ending.join([*identities, ""]).encode())
         for number in (1, 2, 3, 4, 7):
             (images / f"img_align_celeba/{number:06}.jpg").write_bytes(jpeg(number))
         return root
@@ -213,3 +217,22 @@ def test_the_folder_digest_follows_both_text_files(celeba: Write) -> None:
         folder_digest(reader, celeba(partition=[*PARTITION[:4], "000007.jpg 1"])),
     ]
     assert len(set(digests)) == 3
+
+
+@pytest.mark.parametrize("below", [("", "", ""), ("Anno", "Eval", "Img")])
+def test_pictures_of_a_person_are_a_set_where_the_identity_file_says_so(
+    celeba: Write, below: tuple[str, str, str]
+) -> None:
+    without = celeba(below=below)
+    assert read(without).records["set_id"].null_count() == 5
+    before = folder_digest(reader_for("celeba"), without)
+    root = celeba(below=below, identities=["000001.jpg 2880", "000002.jpg 2937", "000003.jpg 2880", "000004.jpg 8692"])
+    found = read(root)
+    assert found.records["set_id"].to_list() == ["2880", "2937", "2880", "8692", None]
+    assert cluster_codes(found.records) is not None and folder_digest(reader_for("celeba"), root) != before
+
+
+def test_faults_of_the_identity_file_are_refused(celeba: Write) -> None:
+    found = read(celeba(identities=["000001.jpg 1", "000001.jpg 2", "000002.jpg", "000003.jpg 3"]))
+    assert sorted(found.quarantine["code"]) == ["conflicting_identity", "ragged_row"]
+    assert found.records["set_id"].to_list() == [None, "3", None, None]

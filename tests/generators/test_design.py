@@ -76,6 +76,13 @@ def test_pata_is_asked_about_in_the_studys_words():
     assert found["set_groups"].null_count() == 3
 
 
+def test_the_pictures_of_a_person_are_no_set_of_groups():
+    pictures = [(gender, i) for gender in ("man", "woman") for i in range(3)]
+    several = records([{"image_id": f"{g}{i}", "gender": g, "set_id": f"{g}{i // 2}"} for g, i in pictures])
+    found = pictured(several, load_declaration("celeba"))
+    assert found["set_groups"].null_count() == 6 and found["set_id"].null_count() == 0
+
+
 def test_a_dataset_that_says_of_nobody_who_is_pictured_is_refused():
     bare = records([{"image_id": "1", "path": "1.jpg"}])
     with pytest.raises(ConfigError, match="does not say who is pictured"):

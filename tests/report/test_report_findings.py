@@ -204,6 +204,10 @@ def test_a_table_without_the_schema_is_refused(table):
 
 def test_data_findings_name_failed_checks_quarantine_and_label_errors(table, inputs):
     told = " ".join(f.sentence for f in data_findings(table, inputs))
+    assert "one person" not in told
+    of_people = replace(inputs.datasets[0], planted=False, absent_identities="identity.txt")
+    lacking = data_findings(table, replace(inputs, datasets=(of_people,)))
+    assert any(f"{of_people.id}: identity.txt is not there, so that several" in each.sentence for each in lacking)
     assert "planted-utkface: 1 of 2 data checks failed: gender balance." in told
     assert "3 of 2,103 listed images were quarantined" in told
     assert "East Asian: 5.0%" in told
