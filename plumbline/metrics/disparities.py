@@ -20,10 +20,11 @@ from plumbline.reasons import Reason, Reasons, empty_groups_reason, joined, reas
 from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_tables, few_clusters_reason, jackknife_clusters, resample_clusters
-from plumbline.statistics.counts import count_table, estimate_table, shares
+from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.maxima import Disparity, Scale, estimate_disparity
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.power import detectable_value
 from plumbline.statistics.seeds import generator
@@ -98,7 +99,7 @@ def max_skew(
     Notes
     -----
     The gap cannot be negative, so chance alone makes it positive: two groups with equal true rates measure above
-    0. `plumbline.statistics.estimate_table` gives the interval and the p-value that take this into account.
+    0. `plumbline.statistics.estimate_disparity` gives the interval and the p-value that take this into account.
 
     Raises
     ------
@@ -293,35 +294,43 @@ def checked_counts(
 
 @dataclass(frozen=True)
 class Resamples:
-    """A table of counts with its bootstrap and permutation replicates and its jackknife; see `estimate_table`."""
+    """A table of counts with its replicates and its jackknife; see `estimate_disparity`.
+
+    Attributes
+    ----------
+    table : (g, c) int64
+    resampled, permuted : (r, g, c) int64
+    jackknife : callable
+    clusters : int or None
+        How many clusters were resampled; None: single images.
+    """
 
     table: NDArray[np.int64]
     resampled: NDArray[np.int64]
     permuted: NDArray[np.int64]
     jackknife: Callable[[TableStatistic], Jackknife]
     least_p: float = 0.0
+    clusters: int | None = None
 
     def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
         """Apply `view` to every table: that of the data, the replicates and those of the jackknife."""
         table, resampled, permuted = map(view, (self.table, self.resampled, self.permuted))
-        return Resamples(
-            table,
-            resampled,
-            permuted,
-            lambda statistic: self.jackknife(lambda left: statistic(view(left))),
-            self.least_p,
-        )
 
-    def estimate(self, statistic: TableStatistic, *, confidence: float, parity: float = 0.0) -> Estimate:
-        """Return a statistic with its BCa interval and permutation p."""
-        return estimate_table(
+        def jackknife(statistic: TableStatistic) -> Jackknife:
+            return self.jackknife(lambda left: statistic(view(left)))
+
+        return Resamples(table, resampled, permuted, jackknife, self.least_p, self.clusters)
+
+    def estimate(self, disparity: Disparity, *, confidence: float) -> Estimate:
+        """Return a disparity with its interval and permutation p."""
+        return estimate_disparity(
             self.table,
-            statistic,
+            disparity,
             resampled=self.resampled,
             permuted=self.permuted,
             jackknife=self.jackknife,
             least_p=self.least_p,
-            parity=parity,
+            clusters=self.clusters,
             confidence=confidence,
         )
 
@@ -384,7 +393,9 @@ class ImageOutcomes:
             self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
-        return Resamples(self.table, resampled, permuted, partial(jackknife_clusters, tables), self.least_p)
+        return Resamples(
+            self.table, resampled, permuted, partial(jackknife_clusters, tables), self.least_p, len(tables)
+        )
 
     @cached_property
     def permutation(self) -> ClusterPermutation | None:
@@ -417,29 +428,47 @@ class Statistic:
         As in the columns of these names.
     value : callable
         (..., e, g) event counts and (..., 1, g) totals to (...): a mean over the events.
-    parity : float
-        Its value where groups do not differ.
+    over : {"pairs", "strata"} or None
+        Of disparities, which chance alone moves away from parity: whether of every event the mean over pairs of groups
+        is taken or the largest pair; see `plumbline.statistics.maxima.Disparity`. None: no comparison of groups.
+    scale : {"difference", "relative", "ratio"}
+        What is told of two rates.
     pairs : bool
         Whether it is over pairs of groups, some of which may be undefined.
-    disparity : bool
-        Whether it compares groups and is bounded by parity, so that chance alone moves it away from parity.
     """
 
     metric: str
     definition: str
     value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
-    parity: float = 0.0
+    over: Literal["pairs", "strata"] | None = "strata"
+    scale: Scale = "difference"
     pairs: bool = False
-    disparity: bool = True
-
-    @property
-    def ratio(self) -> bool:
-        """Return whether it is of ratios of rates, which are undefined where an event never happens."""
-        return self.metric in ("max_skew", "impact_ratio")
 
     def of_events(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Return the value of event counts and, last, group sizes, (..., e + 1, g), see `ImageOutcomes.events`."""
         return self.value(events[..., :-1, :], events[..., -1:, :])
+
+    def disparity_of_events(self) -> Disparity:
+        """Return it as a function of what `of_events` takes."""
+        levels = group_rates if self.scale == "difference" else log_rates
+        return Disparity(
+            self.of_events,
+            lambda events: levels(events[..., :-1, :], events[..., -1:, :]),
+            over=self.over or "strata",
+            scale=self.scale,
+        )
+
+
+def group_rates(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return counts / totals, broadcast; nan without images."""
+    counts, totals = np.broadcast_arrays(counts, totals)
+    return shares(counts, totals)
+
+
+def log_rates(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return log((x + 1/2) / (n + 1)), finite where the event never happens; nan without images."""
+    counts, totals = np.broadcast_arrays(counts, totals)
+    return np.log(shares(counts + 0.5, totals + 1, empty=totals == 0))
 
 
 def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
@@ -451,14 +480,14 @@ def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDA
 
 
 SKEW_STATISTICS = (
-    Statistic("max_skew", "mean_over_pairs", _skew(), pairs=True),
-    Statistic("max_skew", "max_over_pairs", _skew("max"), pairs=True),
-    Statistic("max_skew", "smoothed", _skew(smoothing=0.5)),
+    Statistic("max_skew", "mean_over_pairs", _skew(), "pairs", "relative", pairs=True),
+    Statistic("max_skew", "max_over_pairs", _skew("max"), "strata", "relative", pairs=True),
+    Statistic("max_skew", "smoothed", _skew(smoothing=0.5), "pairs", "relative"),
 )
 PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1))
 RANGE_STATISTICS = (
     PARITY,
-    Statistic("impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), parity=1.0),
+    Statistic("impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), scale="ratio"),
 )
 
 
@@ -475,7 +504,8 @@ def disparity_rows(
     draws = outcomes.draws(names, settings).mapped(outcomes.events)
     small = small_groups_reason(outcomes.groups.names, sizes.tolist(), settings.min_group)
     for each in statistics:
-        estimate = draws.estimate(each.of_events, parity=each.parity, confidence=settings.confidence)
+        disparity = each.disparity_of_events()
+        estimate = draws.estimate(disparity, confidence=settings.confidence)
         note = None
         if each.pairs:
             note = undefined_pairs_reason(*undefined_pairs(draws.table[:-1], sizes))
@@ -483,7 +513,7 @@ def disparity_rows(
             note = impact_ratio_reason(estimate.value)
         columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
         columns |= detectable_columns(
-            draws.permuted, each.of_events, sizes, settings, parity=each.parity, ratio=each.ratio
+            draws.permuted, each.of_events, sizes, settings, parity=disparity.parity, ratio=each.scale != "difference"
         )
         yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
 

@@ -15,7 +15,13 @@ from plumbline.blocks import map_rows
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
-from plumbline.metrics.disparities import PARITY, ImageOutcomes, batched_parity_difference, detectable_columns
+from plumbline.metrics.disparities import (
+    PARITY,
+    ImageOutcomes,
+    batched_parity_difference,
+    detectable_columns,
+    group_rates,
+)
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
@@ -23,6 +29,7 @@ from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
+from plumbline.statistics.maxima import Disparity
 from plumbline.statistics.permutation import permute_strata
 
 
@@ -205,19 +212,18 @@ def _attribute_rows(
     table = draws.table
     left_out = equal_opportunity_gap(table[..., 0], table.sum(axis=-1)).reason
 
-    def of_class(i: int) -> Gap:
-        return lambda correct, totals: batched_parity_difference(correct[..., i, :], totals[..., i, :])
-
     least_of = [each.least_gap_p for each in outcomes.permutations_by_class] or [0.0] * len(classes)
-    statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons, float]] = [
-        ({"definition": "mean_over_classes"}, mean_gap, table, left_out, outcomes.least_p),
-        ({"definition": "max_over_classes"}, max_gap, table, left_out, outcomes.least_p),
+    of_all, least = partial(Disparity, levels=_rates), outcomes.least_p
+    statistics: list[tuple[Row, Disparity, NDArray[np.int64], Reasons, float]] = [
+        ({"definition": "mean_over_classes"}, of_all(partial(_of_tables, mean_gap)), table, left_out, least),
+        ({"definition": "max_over_classes"}, of_all(partial(_of_tables, max_gap), over="all"), table, left_out, least),
     ]
     for i, label in enumerate(classes):
-        statistics.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1], (), least_of[i]))
-    for columns, value, counted, why, least_p in statistics:
+        by_class: Row = {"definition": "by_class", "event": label}
+        statistics.append((by_class, _gap_of_class(i), table[i : i + 1], (), least_of[i]))
+    for columns, disparity, counted, why, least_p in statistics:
         draws = replace(draws, least_p=least_p)
-        estimate = draws.estimate(partial(_of_tables, value), confidence=settings.confidence)
+        estimate = draws.estimate(disparity, confidence=settings.confidence)
         undefined = reason("under_two_groups_with_images") if np.isnan(estimate.value) else None
         sizes = counted.sum(axis=-1)
         small, least = int((sizes < settings.min_group).sum()), settings.min_group
@@ -230,6 +236,17 @@ def _attribute_rows(
             events = np.stack([draws.permuted[:, i, :, 0], draws.permuted[:, i].sum(axis=-1)], axis=1)
             row |= detectable_columns(events, PARITY.of_events, sizes[0], settings)
         yield row | {"n": int(sizes.sum())} | columns
+
+
+def _rates(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    return group_rates(tables[..., 0], tables.sum(axis=-1))
+
+
+def _gap_of_class(i: int) -> Disparity:
+    def of_class(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+        return _of_tables(batched_parity_difference, tables[..., i, :, :])
+
+    return Disparity(of_class, lambda tables: _rates(tables[..., i : i + 1, :, :]))
 
 
 def _of_tables(value: Gap, tables: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row
-from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
+from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference, group_rates
 from plumbline.metrics.family import MetricSettings
 from plumbline.reasons import MIN_GROUP, empty_groups_reason, group_size_reason, joined, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
@@ -23,6 +23,7 @@ from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
+from plumbline.statistics.maxima import Disparity
 
 
 def markedness(
@@ -202,9 +203,12 @@ def _gap_rows(
     def gap(tables: NDArray[np.int64]) -> NDArray[np.float64]:
         return batched_parity_difference(tables @ percent, tables.sum(axis=-1))
 
+    def of_groups(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+        return group_rates(tables @ percent, tables.sum(axis=-1))[..., None, :]
+
     names = [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
     draws = answers.draws([*names, "markedness_gap"], settings)
-    estimate = draws.estimate(gap, confidence=settings.confidence)
+    estimate = draws.estimate(Disparity(gap, of_groups), confidence=settings.confidence)
     reasons = (
         empty_groups_reason(sizes),
         small_groups_reason(groups.names, sizes.tolist(), settings.min_group),

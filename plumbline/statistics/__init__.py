@@ -1,22 +1,24 @@
 """Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
 
 from plumbline.statistics.bootstrap import jackknife_tables, resample_tables
-from plumbline.statistics.counts import count_table, estimate_table
+from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import bca, percentile, wilson
 from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.maxima import Disparity, estimate_disparity
 from plumbline.statistics.multiplicity import FAMILIES, add_q_values, q_values
 from plumbline.statistics.permutation import p_value, permute_tables
 from plumbline.statistics.seeds import generator
 
 __all__ = [
     "FAMILIES",
+    "Disparity",
     "Estimate",
     "Jackknife",
     "add_q_values",
     "bca",
     "count_table",
-    "estimate_table",
+    "estimate_disparity",
     "generator",
     "jackknife_tables",
     "p_value",

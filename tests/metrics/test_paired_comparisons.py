@@ -20,7 +20,7 @@ from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers, leave_one_out
 
 QUICK = MetricSettings(seed=5, resamples=400, permutations=400, min_group=10)
-MEAN = Statistic("mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), disparity=False)
+MEAN = Statistic("mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), over=None)
 RANGE = Statistic("range", "of_means", lambda x, n: np.ptp(x / n, axis=-1)[..., 0])
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.metrics.disparities import batched_impact_ratio, batched_parity_difference, skew_values
+from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, skew_values
 from plumbline.statistics import (
     bca,
     count_table,
-    estimate_table,
+    estimate_disparity,
     jackknife_tables,
     permute_tables,
     resample_tables,
@@ -43,11 +43,11 @@ def on_rates(value):
     return lambda tables: value(tables[..., 0], tables.sum(axis=-1))
 
 
-READINGS = {
-    "max_skew": (on_rates(skew_values), 0.0),
-    "parity_difference": (on_rates(batched_parity_difference), 0.0),
-    "impact_ratio": (on_rates(batched_impact_ratio), 1.0),
-}
+READINGS = {each.metric: each.disparity_of_events() for each in (*SKEW_STATISTICS[:1], *RANGE_STATISTICS)}
+
+
+def as_events(tables):
+    return np.stack([tables[..., 0], tables.sum(axis=-1)], axis=-2)
 
 
 def nominal_range(trials, share=NOMINAL):
@@ -56,14 +56,13 @@ def nominal_range(trials, share=NOMINAL):
 
 
 def estimate(table, reading, seed, resamples=400):
-    statistic, parity = READINGS[reading]
     rng = np.random.default_rng(seed)
-    return estimate_table(
-        table,
-        statistic,
-        resampled=resample_tables(table, resamples=resamples, rng=rng),
-        permuted=permute_tables(table, permutations=resamples - 1, rng=rng),
-        parity=parity,
+    return estimate_disparity(
+        as_events(table),
+        READINGS[reading],
+        resampled=as_events(resample_tables(table, resamples=resamples, rng=rng)),
+        permuted=as_events(permute_tables(table, permutations=resamples - 1, rng=rng)),
+        jackknife=lambda of_events: jackknife_tables(table, lambda tables: of_events(as_events(tables))),
     )
 
 
@@ -97,7 +96,7 @@ def test_the_signed_difference_holds_zero_at_strength_zero():
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("groups", ["ab", "abcdefg"])
 def test_disparities_hold_parity_at_the_nominal_rate_at_strength_zero(reading, groups):
-    parity, hits, p = READINGS[reading][1], 0, []
+    parity, hits, p = READINGS[reading].parity, 0, []
     for seed in range(SEEDS):
         table, _ = planted_table(seed, beta=0.0, groups=groups)
         result = estimate(table, reading, seed)
@@ -112,7 +111,7 @@ def test_disparities_hold_parity_at_the_nominal_rate_at_strength_zero(reading, g
 
 
 def test_plain_bca_of_max_skew_would_miss_parity():
-    statistic, _ = READINGS["max_skew"]
+    statistic = on_rates(skew_values)
     hits = 0
     for seed in range(60):
         table, _ = planted_table(seed, beta=0.0, groups="abcdefg")
@@ -125,11 +124,10 @@ def test_plain_bca_of_max_skew_would_miss_parity():
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_intervals_hold_a_planted_disparity(reading):
-    statistic, _ = READINGS[reading]
     hits = 0
     for seed in range(SEEDS):
         table, rates = planted_table(seed, beta=0.3, n=2000)
-        truth = float(statistic(np.stack([rates, 1 - rates], axis=-1)))
+        truth = float(READINGS[reading].value(np.stack([rates, np.ones(len(rates))]) * 1e9))
         result = estimate(table, reading, seed)
         hits += result.ci_low <= truth <= result.ci_high
         assert result.p < 0.05
@@ -141,11 +139,10 @@ def test_intervals_hold_a_planted_disparity(reading):
 def test_estimates_follow_the_planted_strength():
     strengths = np.linspace(0.0, 1.0, 6)
     for reading, direction in (("max_skew", 1), ("parity_difference", 1), ("impact_ratio", -1)):
-        statistic, _ = READINGS[reading]
         measured, true = [], []
         for beta in strengths:
             table, rates = planted_table(11, beta=beta, groups="abc", n=30_000)
-            measured.append(float(statistic(table)))
-            true.append(float(statistic(np.stack([rates, 1 - rates], axis=-1))))
+            measured.append(float(READINGS[reading].value(as_events(table))))
+            true.append(float(READINGS[reading].value(np.stack([rates, np.ones(len(rates))]) * 1e9)))
         assert (np.diff(measured) * direction > 0).all()
         np.testing.assert_allclose(measured, true, rtol=0.12, atol=0.05)

@@ -381,15 +381,15 @@ def test_the_interval_of_a_gap_holds_the_truth_as_often_as_it_says(groups, kind)
         assert held >= 0.92, spread
 
 
-def test_the_bounds_of_a_gap_count_that_the_outermost_groups_were_chosen():
-    """With one error for all pairs they are Tukey's below, and Student's above."""
+@pytest.mark.parametrize(("means", "contenders"), [(range(6), 1), ([0, 0, 0, 5, 5, 5], 9)])
+def test_the_bounds_of_a_gap_count_the_pairs_that_may_be_the_outermost(means, contenders):
+    """Bonferroni's below, over the pairs that may lie furthest apart, and Student's above."""
     draw, groups = rng(14), 6
     own, group = np.repeat(np.arange(400), groups), np.tile(np.arange(groups), 400)
-    values = group + draw.normal(size=len(own))
+    values = np.array(means)[group] + draw.normal(size=len(own))
     found = group_gap(values, group, own, n_groups=groups, resamples=4000, permutations=50, rng=draw)
     error = np.sqrt(2 / 400)
-    below = (found.value - found.ci_low) / error
-    assert below == pytest.approx(stats.studentized_range.ppf(0.95, groups, np.inf) / np.sqrt(2), rel=0.1)
+    assert (found.value - found.ci_low) / error == pytest.approx(stats.norm.ppf(1 - 0.025 / contenders), rel=0.1)
     assert (found.ci_high - found.value) / error == pytest.approx(1.96, rel=0.1)
 
 

@@ -172,7 +172,7 @@ def _share(metric: str, definition: str, tests: int = 1) -> Statistic:
         trials = np.broadcast_to(tests * totals.sum(axis=-1), sums.shape[:-1])
         return shares(sums.sum(axis=-1), trials).mean(axis=-1)
 
-    return Statistic(metric, definition, value, disparity=False)
+    return Statistic(metric, definition, value, over=None)
 
 
 HARM = _share("harm_rate", "top1")
@@ -275,7 +275,7 @@ def _macro(metric: str, definition: str, tests: int) -> Statistic:
         trials = np.broadcast_to(tests * totals, sums.shape)
         return mean_shares(sums, trials).mean(axis=-1)
 
-    return Statistic(metric, definition, value, disparity=False)
+    return Statistic(metric, definition, value, over=None)
 
 
 # --- Two states of one cell on the same images: before and after a mitigation, or an old checkpoint and

@@ -297,7 +297,7 @@ class PairedEffects:
         )
         swapped = [_drawn_values(statistic, each, sizes[:, None]) for each in one.draws.swapped(one.rows, other.rows)]
         p = [p_value(abs(value), np.abs(swapped[0] - swapped[1])), estimate.p]
-        if statistic.disparity:
+        if statistic.over is not None:
             estimate = _extend_side_to_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
             p.append(self.homogeneity[0] if value > 0 else self.homogeneity[1])
         return replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
@@ -408,7 +408,7 @@ def _view_rows(
     few = few_clusters_reason(answers.clusters)
     rows: list[tuple[tuple[int, int], Row]] = []
     for place, each in compared.items():
-        statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or not r.disparity]
+        statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or r.over is None]
         sides = {
             side: SideDraws(
                 np.stack([answers.scores[side][key] for key in each.keys]),

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.jackknife import hotelling_p_value, standard_errors, t_intervals, unit_sums
+from plumbline.statistics.jackknife import hotelling_p_value, occurring_codes, standard_errors, t_intervals, unit_sums
+from plumbline.statistics.maxima import largest_difference
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class DirectionalBias:
 class MaxDifference(Estimate):
     """The largest difference of the mean directional bias between templates, or between groups.
 
-    In cosine units, at least 0. p is against "none differs from another": Hotelling's T² (templates) or a Wald test
-    (groups) of all at once; nan where their covariance is singular.
+    In cosine units, at least 0. p is against "none differs from another": Hotelling's T² (templates, and groups
+    that share clusters) or Welch's analysis of variance; nan where their covariance is singular.
 
     Attributes
     ----------
@@ -128,7 +129,7 @@ def template_shift(
 
     The templates see the same images, so differences are taken image by image. A largest difference cannot be
     negative: where the joint test does not reject "no template differs" the interval reaches 0, and `reason` says so.
-    Its upper end is the furthest of all pairs.
+    The ends are those of `plumbline.statistics.maxima.largest_difference`.
 
     Parameters
     ----------
@@ -159,8 +160,12 @@ def template_shift(
     largest = int(np.abs(mean).argmax())
     # Differences to the first template determine all pairwise differences.
     basis = values.shape[1] - 1
-    p = hotelling_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
-    return _largest(np.abs(mean), errors, largest, units, p, n, confidence, "templates", pairs[largest])
+    means, sums = values.mean(axis=0), unit_sums((values - values.mean(axis=0)) / n, clusters)
+    joint = _hotelling(means, sums, hotelling_p_value(mean[:basis], sums[:, 1:] - sums[:, :1]), confidence)
+    if units < 2:
+        why = reason("too_few_differing_images")
+        return _without_interval(float(np.abs(mean[largest])), joint.p, n, why, pairs[largest])
+    return _largest(np.abs(mean), errors, units - 1, joint, n, confidence, "templates", pairs[largest])
 
 
 def directional_bias_gap(
@@ -172,7 +177,9 @@ def directional_bias_gap(
 ) -> MaxDifference:
     """Return the largest difference between groups of the mean directional bias.
 
-    As with `template_shift`, the interval reaches 0 where the joint test does not reject "no difference".
+    As with `template_shift`, the interval reaches 0 where the joint test does not reject "no difference". Every pair of
+    groups has its own degrees of freedom: Welch's (1947) where no image or cluster belongs to both, else the number of
+    clusters that hold either, less 1.
 
     Parameters
     ----------
@@ -218,46 +225,128 @@ def gap_of_codes(
     mean = np.array([values[codes == code].mean() for code in seen])
     influence = np.where(member, values[:, None] - mean, 0.0) / sizes[seen]
     lowest, highest = int(mean.argmin()), int(mean.argmax())
-    pairs = list(combinations(range(len(seen)), 2))
-    apart = np.array([abs(mean[b] - mean[a]) for a, b in pairs])
-    sums = unit_sums(influence, clusters)
-    units = len(sums)
-    # The errors of many pairs of groups follow from the covariance of the means, so no column per pair is needed.
-    spread = sums.T @ sums * (units / (units - 1) if units > 1 else np.nan)
-    error = np.sqrt([max(0.0, spread[a, a] + spread[b, b] - 2 * spread[a, b]) for a, b in pairs])
-    p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
     between = (names[seen[lowest]], names[seen[highest]])
-    return _largest(apart, error, int(apart.argmax()), units, p, n, confidence, "groups", between)
+    sums = unit_sums(influence, clusters)
+    held = member if clusters is None else _held_by_clusters(member, clusters)
+    p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
+    if len(sums) < 2 or held.sum(axis=0).min() < 2:
+        why = reason("too_few_differing_images" if len(sums) < 2 else "one_unit_in_group")
+        return _without_interval(float(np.ptp(mean)), p, n, why, between)
+    apart = (held.sum(axis=1) <= 1).all() and (sums != 0).any(axis=0).all()
+    joint = _welch(mean, sums, held, confidence) if apart else _hotelling(mean, sums, p, confidence)
+    first, second = np.triu_indices(len(seen), k=1)
+    error, df = _pair_errors(sums, held, first, second)
+    return _largest(np.abs(mean[first] - mean[second]), error, df, joint, n, confidence, "groups", between)
+
+
+class _JointTest(NamedTuple):
+    """A test that several means are equal: its p, and the least that the largest must exceed the smallest by."""
+
+    p: float
+    least: float
+
+
+def _welch(
+    mean: NDArray[np.float64], sums: NDArray[np.float64], held: NDArray[np.bool_], confidence: float
+) -> _JointTest:
+    """Test (g,) means of groups that share no unit, each with its own variance (Welch 1951, Biometrika 38)."""
+    from scipy.special import fdtrc, fdtri
+
+    units, g = held.sum(axis=0), len(mean)
+    weight = 1 / ((sums**2).sum(axis=0) * units / (units - 1))
+    contrast = weight * (mean - (weight * mean).sum() / weight.sum())
+    distance = float(contrast @ mean)
+    unequal = float(((1 - weight / weight.sum()) ** 2 / (units - 1)).sum())
+    factor, df = (g - 1) * (1 + 2 * (g - 2) / (g**2 - 1) * unequal), (g**2 - 1) / (3 * unequal)
+    critical = factor * float(fdtri(g - 1, df, confidence))
+    return _JointTest(float(fdtrc(g - 1, df, distance / factor)), _least(contrast, distance, critical))
+
+
+def _hotelling(mean: NDArray[np.float64], sums: NDArray[np.float64], p: float, confidence: float) -> _JointTest:
+    """Complete the test of (g,) means with the p of `hotelling_p_value`, from the (u, g) influence of units."""
+    from scipy.special import fdtri
+
+    if np.isnan(p):
+        return _JointTest(p, 0.0)
+    (u, g), rows = sums.shape, sums[:, 1:] - sums[:, :1]
+    contrast = np.linalg.solve(rows.T @ rows * u / (u - 1), mean[1:] - mean[0])
+    critical = float(fdtri(g - 1, u - g + 1, confidence)) * (g - 1) * (u - 1) / (u - g + 1)
+    distance = float(contrast @ (mean[1:] - mean[0]))
+    return _JointTest(p, _least(np.append(contrast, -contrast.sum()), distance, critical))
+
+
+def _least(contrast: NDArray[np.float64], distance: float, critical: float) -> float:
+    """Return Scheffé's (1953) lower end for the contrast that the test looks at, as a difference of two means.
+
+    A contrast is at most half its absolute weights times the largest difference. Above 0 where the test rejects.
+    """
+    half = np.abs(contrast).sum() / 2
+    return float((distance - np.sqrt(critical * distance)) / half) if half > 0 else 0.0
+
+
+def _held_by_clusters(member: NDArray[np.bool_], clusters: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return (u, g) whether a cluster has an image of a group."""
+    codes, units, _ = occurring_codes(clusters)
+    held = np.zeros((len(codes), member.shape[1]), dtype=bool)
+    np.logical_or.at(held, units, member)
+    return held
+
+
+def _pair_errors(
+    sums: NDArray[np.float64], held: NDArray[np.bool_], first: NDArray[np.int64], second: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the standard errors of the differences of pairs of means, and their degrees of freedom.
+
+    Parameters
+    ----------
+    sums : (u, g) float64
+        Influence of each unit, an image or a cluster, on each group's mean.
+    held : (u', g) bool
+        Whether a unit has an image of a group; also units without influence.
+    first, second : (p,) int64
+    """
+    if (held.sum(axis=1) <= 1).all():
+        units = held.sum(axis=0)
+        variance = (sums**2).sum(axis=0) * units / (units - 1)
+        either = variance[first] + variance[second]
+        weight = variance**2 / (units - 1)
+        spread = weight[first] + weight[second]
+        df = np.divide(either**2, spread, out=np.ones(len(first)), where=spread > 0)
+        return np.sqrt(either), df
+    covariance = sums.T @ sums
+    units = (held[:, first] | held[:, second]).sum(axis=0)
+    either = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
+    return np.sqrt(np.maximum(either, 0.0) * units / (units - 1)), units - 1.0
 
 
 def _undefined(between: tuple[Any, ...], n: int, why: Reason) -> MaxDifference:
+    return _without_interval(float("nan"), float("nan"), n, why, between)
+
+
+def _without_interval(value: float, p: float, n: int, why: Reason, between: tuple[Any, ...]) -> MaxDifference:
     nan = float("nan")
-    return MaxDifference(nan, nan, nan, n, nan, (why,), between)
+    return MaxDifference(value, nan, nan, n, p, (why,), between)
 
 
 def _largest(
-    value: NDArray[np.float64],
+    apart: NDArray[np.float64],
     error: NDArray[np.float64],
-    largest: int,
-    units: int,
-    p: float,
+    df: ArrayLike,
+    joint: _JointTest,
     n: int,
     confidence: float,
     compared: str,
     between: tuple[Any, ...],
 ) -> MaxDifference:
     """Return the largest of some differences; its interval reaches 0 where the joint test does not reject."""
-    low, high, why = float("nan"), float("nan"), None
-    if units < 2:
-        why = reason("too_few_differing_images")
-    elif error[largest] <= 1e-12:
-        why = reason("constant_difference")
-    else:
-        lows, highs = t_intervals(value, error, units=units, confidence=confidence)
-        low, high = max(0.0, float(lows[largest])), float(highs.max())
-        if p > 1 - confidence:
-            low, why = 0.0, reason("reaches_zero", compared=compared)
-    return MaxDifference(float(value[largest]), low, high, n, p, joined(why), between)
+    value = float(apart.max())
+    if error[apart.argmax()] <= 1e-12:
+        return _without_interval(value, joint.p, n, reason("constant_difference"), between)
+    low, high = largest_difference(apart, error, df=df, confidence=confidence)
+    low, why = max(joint.least, low, 0.0), None
+    if joint.p > 1 - confidence:
+        low, why = 0.0, reason("reaches_zero", compared=compared)
+    return MaxDifference(value, low, high, n, joint.p, joined(why), between)
 
 
 # The neutral control (Al Sahili et al., appendix A): how alike portraits that show no gender and no race look.

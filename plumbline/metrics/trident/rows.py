@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows, flag_clustering
-from plumbline.metrics.disparities import batched_parity_difference, detectable_columns
+from plumbline.metrics.disparities import batched_parity_difference, detectable_columns, group_rates
 from plumbline.metrics.equal_opportunity import equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
@@ -30,10 +30,11 @@ from plumbline.reasons import (
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, jackknife_clusters, resample_clusters
-from plumbline.statistics.counts import count_table, estimate_table
+from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import wilson
+from plumbline.statistics.maxima import Disparity, estimate_disparity
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 
@@ -139,16 +140,18 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
         trials = np.full(len(won), int(chosen.sum()))
         counted = np.stack([won, trials], axis=1)
         estimate, permuted = _estimate_cluster_gap(counted, groups, test.clusters, names, settings)
-    detectable = detectable_columns(permuted, _gap_of_sums, sizes, settings)
+    detectable = detectable_columns(permuted, _GAP_OF_SUMS.value, sizes, settings)
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
     few = few_clusters_reason(test.clusters)
     row = test.row("probe_rate_gap", "by_valence", event=valence)
     yield row | estimate.columns(small, few) | detectable | {"n": int(sizes.sum())}
 
 
-def _gap_of_sums(sums: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the gap of (..., 2, g) wins and trials."""
-    return batched_parity_difference(sums[..., 0, :], sums[..., 1, :])
+_GAP_OF_SUMS = Disparity(
+    lambda sums: batched_parity_difference(sums[..., 0, :], sums[..., 1, :]),
+    lambda sums: group_rates(sums[..., :1, :], sums[..., 1:, :]),
+)
+"""The gap of (..., 2, g) wins and trials."""
 
 
 def _estimate_cluster_gap(
@@ -166,13 +169,14 @@ def _estimate_cluster_gap(
     sums = [np.bincount(cell, weights=column, minlength=cells) for column in counted[permutation.used].T]
     tables = np.stack(sums).astype(np.int64).reshape(2, -1, g).swapaxes(0, 1)
     permuted = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting).swapaxes(1, 2)
-    estimate = estimate_table(
+    estimate = estimate_disparity(
         tables.sum(axis=0),
-        _gap_of_sums,
+        _GAP_OF_SUMS,
         resampled=resample_clusters(tables, resamples=settings.resamples, rng=resampling),
         permuted=permuted,
         jackknife=partial(jackknife_clusters, tables),
         least_p=permutation.least_gap_p,
+        clusters=len(tables),
         confidence=settings.confidence,
     )
     return estimate, permuted
@@ -194,9 +198,9 @@ def _estimate_gap(
     drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
     trials = np.broadcast_to(summed(table)[1], drawn.shape)
     permuted = summed(permute_tables(table, permutations=settings.permutations, rng=permuting))
-    estimate = estimate_table(
+    estimate = estimate_disparity(
         summed(table),
-        _gap_of_sums,
+        _GAP_OF_SUMS,
         resampled=np.stack([drawn, trials], axis=-2),
         permuted=permuted,
         jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
