@@ -51,28 +51,36 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     Estimates that can err to both sides of the null get their columns by level here, from the standard error that
     their interval implies: the distance from the null that is found.
     """
-    two_sided = [name for name, each in _traits().items() if _is_two_sided(each) or np.isnan(_null(each))]
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
-    of_error = pl.col("metric").is_in(two_sided) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
+    of_error = pl.col("metric").is_in(_two_sided()) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
     by_level = zip(("detectable_05", "detectable_002"), LEVELS)
     filled = table.with_columns(
         pl.when(of_error).then(error * float(effect_size(level))).otherwise(pl.col(name)).alias(name)
         for name, level in by_level
     )
-    p, *at_levels = (_floats(filled[name]) for name in ("p", "detectable_05", "detectable_002"))
-    needed = np.full(len(p), np.nan)
+    p, needed = _floats(filled["p"]), np.full(filled.height, np.nan)
     for rows in filled.with_row_index("row").group_by(FAMILIES["metric_table"]).agg("row")["row"]:
         index = rows.to_numpy()
         needed[index] = required_p(p[index], level=significance)
-    is_ratio = (filled["metric"] == IMPACT_RATIO).to_numpy()
-    linear = filled["metric"].is_in(two_sided).to_numpy()
+    return filled.with_columns(smallest_detectable(filled, needed))
+
+
+def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:
+    """Return the column `smallest_detectable` of rows that need these p-values; null where it is not computed."""
+    at_levels = [_floats(table[name]) for name in ("detectable_05", "detectable_002")]
+    linear = table["metric"].is_in(_two_sided()).to_numpy()
     found = np.select(
-        [linear, is_ratio],
+        [linear, (table["metric"] == IMPACT_RATIO).to_numpy()],
         [at_levels[0] * effect_size(needed) / effect_size(LEVELS[0]), value_at(needed, *at_levels, parity=1.0)],
         value_at(needed, *at_levels),
     )
     known = pl.col("detectable_05").is_not_null() & pl.col("p").is_not_null()
-    return filled.with_columns(pl.when(known).then(pl.Series(found)).alias("smallest_detectable"))
+    return pl.when(known).then(pl.Series(found)).alias("smallest_detectable")
+
+
+def _two_sided() -> list[str]:
+    """Return the metrics whose estimates err to both sides of their value without any difference."""
+    return [name for name, each in _traits().items() if _is_two_sided(each) or np.isnan(_null(each))]
 
 
 IMPACT_RATIO = "impact_ratio"

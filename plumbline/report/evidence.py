@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from plumbline.catalog.schema import row_id
+from plumbline.catalog.schema import IDENTIFYING, row_id
+from plumbline.metrics.evidence import state
 from plumbline.reasons import find, why_no_interval
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import (
@@ -20,6 +21,8 @@ from plumbline.report.numbers import (
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, significance_level
 from plumbline.report.vocabulary import sentence_start
+
+QUESTION = tuple(name for name in IDENTIFYING if name != "model")
 
 
 def evidence(row: Row, reading: Reading) -> bool:
@@ -53,6 +56,21 @@ def still_possible(row: Row, *, share: bool = False) -> str:
         return f"{absence}the interval reaches {(percent if share else number)(row['ci_high'])}."
     why = why_no_interval(row["reason_codes"])
     return f"{absence}it has no interval{f' ({why})' if why else ''}."
+
+
+def could_be_found(row: Row, *, share: bool = False) -> str:
+    """Say, of a row that is no evidence, what would have been, and whether it excludes the declared margin."""
+    written, least = percent if share else number, row.get("smallest_detectable")
+    if least is None:
+        found = ""
+    elif math.isnan(least):
+        found = " So few images would hardly show any difference."
+    else:
+        found = f" Four of five such audits would have found a true value of {written(least)}."
+    excluded = row.get("equivalence_q")
+    if excluded is None or state(row | {"q": None, "p": None}) != "evidence_of_none":
+        return found
+    return f"{found} It is evidence of none beyond the margin that the audit file declares ({p_value(excluded, 'q')})."
 
 
 def in_ends(row: Row) -> str:
@@ -114,7 +132,7 @@ def finding_of(
         model=row["model"],
         dataset=row["dataset"],
         short=short,
-        sentence=sentence + few_sets(row, sentence),
+        sentence=sentence + few_sets(row, sentence) + (could_be_found(row, share=share) if tone == "none" else ""),
         value=or_nan(row["value"]),
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),
@@ -122,7 +140,13 @@ def finding_of(
         strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) if strength is None else strength,
         row=name_of(row),
         measure=measure,
+        question=question_of(row),
     )
+
+
+def question_of(row: Row) -> tuple[object, ...]:
+    """Return what a row of the metric table measures, but for the model; empty of a row of another table."""
+    return () if name_of(row) is None else tuple(row[name] for name in QUESTION)
 
 
 def name_of(row: Row) -> str | None:

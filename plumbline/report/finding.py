@@ -77,6 +77,10 @@ class Finding:
         or of none.
     measure : str
         What `value` is, where it is another reading of the question than that of the other models.
+    question : tuple
+        What identifies its row but for the model; empty of what is told of no row.
+    company : (int, int), optional
+        In how many models the same row is evidence, and how many have it tested.
     """
 
     tone: str
@@ -92,6 +96,8 @@ class Finding:
     q_text: str = "–"
     row: str | None = None
     measure: str = ""
+    question: tuple[object, ...] = ()
+    company: tuple[int, int] | None = None
 
 
 def in_rank_order(found: list[Finding]) -> list[Finding]:
@@ -136,7 +142,7 @@ def _foremost(group: list[Finding]) -> Finding:
 
 
 def _comparable(group: list[Finding]) -> bool:
-    return len({finding.measure for finding in group}) == 1
+    return len({(finding.measure, finding.question) for finding in group}) == 1
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, float, tuple[str, ...], str]:
@@ -158,7 +164,10 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
         return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
     counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
     if finding.tone in DIFFERENCES:
-        company = f"Evidence of it in {counts[finding.tone]} of {len(group)} models{_least(group)}."
+        evident, models = finding.company or (counts[finding.tone], len(group))
+        if models < 2:
+            return finding
+        company = f"Evidence of it in {evident} of {models} models{_least(group)}."
     elif finding.tone == "none":
         largest = ": this one has the largest value" if _comparable(group) and _known(group) else ""
         company = f"The same for all {len(group)} models{largest}."

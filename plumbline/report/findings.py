@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from plumbline.catalog.suites import VARIANT_SUITES
+from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.disparity import parity_findings, skew_findings
-from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, uncertainty
+from plumbline.report.evidence import QUESTION, evidence, finding_of, interval_words, name_of, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS
 from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import percent, percent_interval
@@ -19,6 +20,7 @@ from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked, defined, or_nan, reason_of, where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title, probes, sentence_start, suite_title
 from plumbline.statistics.multiplicity import q_values, widened_intervals
+from plumbline.statistics.power import required_p
 
 _PLACE = "place"
 
@@ -139,7 +141,19 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
         If the table lacks columns of the schema.
     """
     reading, table = reading or Reading(), checked(table)
-    return in_rank_order(metric_findings(table, reading))
+    return in_rank_order(_with_company(metric_findings(table, reading), table, reading))
+
+
+def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return findings with the number of models in which the same row is evidence, and in which it was tested."""
+    level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
+    told = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
+    tested = table.filter(level.is_not_null(), pl.col("metric").is_in(told))
+    counted = tested.group_by(QUESTION).agg(
+        (level < reading.significance).sum().alias("evident"), pl.len().alias("models")
+    )
+    company = {row[:-2]: (int(row[-2]), int(row[-1])) for row in counted.iter_rows()}
+    return [replace(finding, company=company.get(finding.question)) for finding in found]
 
 
 def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:
@@ -162,7 +176,12 @@ def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Read
     p, q = (table[name].cast(pl.Float64).fill_null(float("nan")).to_numpy().copy() for name in ("p", "q"))
     tested = [place for place in tested if np.isfinite(p[place])]
     q[tested], corrected = q_values(p[tested]), len(tested)
-    table = table.with_columns(pl.Series("q", q).fill_nan(None))
+    needed = np.full(len(p), np.nan)
+    needed[tested] = required_p(p[tested], level=reading.significance)
+    detectable = pl.when(pl.Series(np.isfinite(needed))).then(smallest_detectable(table, needed))
+    table = table.with_columns(
+        pl.Series("q", q).fill_nan(None), detectable.otherwise("smallest_detectable").alias("smallest_detectable")
+    )
     known = table["ci_low"].is_finite().fill_null(value=False) & table["ci_high"].is_finite().fill_null(value=False)
     places = [place for place in estimated if known[place]]
     told = min(len({finding.topic for finding in first}), len(places))

@@ -141,6 +141,8 @@ def points(share: float | None, *, decimals: int | None = None) -> str:
 def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit: str = "") -> str:
     """Write an interval with the precision of its wider end: `1.5–2.4`, `−0.10 to 0.32`.
 
+    An end that is not 0 is never written as 0, which would be no difference: it has as many digits more as it needs.
+
     Parameters
     ----------
     scale, unit : float, str
@@ -151,7 +153,12 @@ def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit:
     low, high = low * scale, high * scale
     decimals = _decimals(high if math.isfinite(high) and high != 0 else low, 2)
     joiner = " to " if low < 0 else "–"
-    return f"{_fixed(low, decimals)}{joiner}{_fixed(high, decimals)}{unit}"
+    return f"{_not_zero(low, decimals)}{joiner}{_not_zero(high, decimals)}{unit}"
+
+
+def _not_zero(value: float, decimals: int) -> str:
+    text = _fixed(value, decimals)
+    return _fixed(value, _decimals(value, 1)) if value != 0 and text.strip("0.") == "" else text
 
 
 def with_interval(written: str, ends: str) -> str:

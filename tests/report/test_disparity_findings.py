@@ -13,11 +13,13 @@ import test_report_robustness
 from synthetic_language import language_table
 from synthetic_table import synthetic_table
 
-from plumbline.catalog.schema import metric_frame, row_id
+from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.finding import at_first
+from plumbline.report.findings import as_picked, picked_findings
+from plumbline.report.numbers import bare_p, interval, number, percent, percent_interval
 
 NAN = math.nan
 BASE = {
@@ -163,9 +165,13 @@ def test_without_evidence_the_model_with_the_largest_value_is_told():
 
 def test_values_of_unlike_readings_are_not_compared():
     shares = {"north": (3, 20), "east": (2, 20)}
-    fair = rows(estimate(0.0, 0.0, 0.4, 1.0), shares=shares, model="a")
+    fair = rows(estimate(0.0, 0.0, 0.4, 1.0), smoothed=WEAK, shares=shares, model="a")
     (headline,) = headlines(findings(pl.concat([fair, rows(smoothed=SMOOTHED)])))
     assert headline.model == "theirs" and headline.sentence.endswith("Evidence of it in 1 of 2 models.")
+    # The same row of each model counts: another reading of the question is not it.
+    other = rows(estimate(2.0, 1.0, 4.0, 0.001), smoothed=WEAK, shares=shares, model="b")
+    (headline,) = headlines(findings(pl.concat([fair, other, rows(smoothed=SMOOTHED)])))
+    assert headline.row == name("max_skew", "smoothed") and headline.sentence.endswith("in 1 of 3 models.")
     (headline,) = headlines(findings(pl.concat([fair, rows(smoothed=WEAK)])))
     assert headline.sentence.endswith("The same for all 2 models.")
 
@@ -232,6 +238,38 @@ def test_of_a_large_difference_every_model_is_counted():
     assert other.tone == "none" and other.sentence.endswith(" apart. Every group has 0%.")
 
 
+# --- what could have been seen, and what is excluded
+
+
+def told_beside(**columns):
+    table = rows(WEAK, shares={"north": (3, 20), "east": (2, 20)})
+    return only(table.with_columns(pl.lit(value, pl.Float64).alias(name) for name, value in columns.items()))[1]
+
+
+def test_no_evidence_says_what_could_have_been_seen():
+    told = told_beside(smallest_detectable=0.344)
+    assert told.endswith("reaches 4.0. Four of five such audits would have found a true value of 0.34.")
+    assert told_beside(smallest_detectable=NAN).endswith("So few images would hardly show any difference.")
+    assert told_beside().endswith("the interval reaches 4.0.")
+
+
+def test_a_margin_that_is_excluded_is_told_and_another_not():
+    told = told_beside(equivalence_q=0.021)
+    assert told.endswith("evidence of none beyond the margin that the audit file declares (q = 0.021).")
+    assert "margin" not in told_beside(equivalence_q=0.2)
+
+
+def test_what_could_have_been_seen_is_at_the_p_of_the_headlines():
+    weak = rows(WEAK, shares={"north": (3, 20), "east": (2, 20)}).with_columns(
+        detectable_05=pl.lit(0.2), detectable_002=pl.lit(0.3), smallest_detectable=pl.lit(0.9)
+    )
+    (alone,) = picked_findings(weak)
+    assert alone.sentence.endswith("a true value of 0.20.")
+    events = [weak.with_columns(pl.lit(event).alias("event")) for event in ("agency", "communion", "crime")]
+    told = [finding.sentence for finding in picked_findings(pl.concat(events))]
+    assert len(told) == 3 and all(sentence.endswith("a true value of 0.24.") for sentence in told)
+
+
 # --- no number that is not there
 
 _NOT_A_NUMBER = re.compile(r"\bnan\b|\b(CI|by|of|to|reaches|gap is|estimate is) (undefined|no interval)", re.IGNORECASE)
@@ -280,3 +318,26 @@ def test_no_sentence_tells_a_value_that_is_not_there(every_kind, event):
     told = findings(every_kind.with_columns(numbers, q=pl.when(~gone).then(pl.col("q"))), Reading())
     for finding in (*told, *headlines(told)):
         assert not _NOT_A_NUMBER.search(finding.sentence), finding.sentence
+
+
+def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind):
+    table, reading = as_picked(every_kind, Reading())
+    named = {row_id(row): row for row in table.to_dicts()}
+    question = [name for name in IDENTIFYING if name != "model"]
+    checked = 0
+    for finding in headlines(findings(table, reading)):
+        if finding.row is None:
+            continue
+        row, checked = named[finding.row], checked + 1
+        assert (finding.model, finding.dataset) == (row["model"], row["dataset"])
+        low, high = (row[name] if row[name] is not None else NAN for name in ("ci_low", "ci_high"))
+        assert finding.interval_text in {interval(low, high), percent_interval(low, high), interval(-high, -low)}
+        assert finding.q_text in ("–", bare_p(row["q"]))
+        written = {each(sign * (row["value"] or 0.0)) for each in (number, percent) for sign in (1, -1)}
+        assert re.sub(r"^\$| sd$| points$", "", finding.value_text) in written, finding
+        if counted := re.search(r"Evidence of it in (\d+) of (\d+) models", finding.sentence):
+            same = table.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row[name])) for name in question))
+            levels = [p if q is None else q for q, p in same.select("q", "p").iter_rows()]
+            levels = [level for level in levels if level is not None and level == level]
+            assert (int(counted[1]), int(counted[2])) == (sum(level < 0.05 for level in levels), len(levels))
+    assert checked
