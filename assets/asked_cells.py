@@ -1,9 +1,11 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
+from assets.stored_predictions import left_out_of_predictions, prediction_table
 from plumbline.catalog.suites import JUDGED, Suite, load_suite
+from plumbline.checkpoints.addresses import STORED
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
-from plumbline.encoders.families import Family, answers, require
+from plumbline.encoders.families import FAMILIES, Family, answers, require, require_suites
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.recording import unrecorded
@@ -23,13 +25,48 @@ def cell_suites(workspace: Workspace, dataset: str, model: str, *, family: Famil
 
     The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
     """
+    held = None
+    if family.logit == "stored":
+        with unrecorded():  # what it holds is part of the encoder's version
+            held = prediction_table(workspace, dataset, model)
     audit, classes = workspace.audit, declaration_of(workspace, dataset).class_set
     wording = audit.encoders[model].wording or family.wording
     suites = (
         load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
         for name in audit.cells.get((dataset, model), ())
     )
-    return tuple(s for s in suites if (dataset, model, s.id) in audit.named or answers(family, s))
+    return tuple(
+        s
+        for s in suites
+        if (dataset, model, s.id) in audit.named or (answers(family, s) and (held is None or held.answers(s)))
+    )
+
+
+def require_answered(workspace: Workspace, dataset: str, model: str, *, family: Family) -> None:
+    """Refuse suites that the audit file names for a cell whose encoder cannot answer them.
+
+    Raises
+    ------
+    ConfigError
+        If the family does not offer what a suite needs.
+    EncodingError
+        If stored predictions have nothing of a suite.
+    """
+    suites = cell_suites(workspace, dataset, model, family=family)
+    require_suites(family, suites)
+    if family.logit == "stored":
+        prediction_table(workspace, dataset, model).require(suites)
+
+
+def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:
+    """Return (dataset, encoder) -> why suites have no numbers there, for encoders of stored predictions."""
+    told = {}
+    for (dataset, model), asked in workspace.audit.cells.items():
+        if workspace.audit.encoders[model].address.startswith(STORED):
+            answered = cell_suites(workspace, dataset, model, family=FAMILIES["stored"])
+            if reason := left_out_of_predictions(asked, answered):
+                told[dataset, model] = reason
+    return told
 
 
 def cell_mitigations(

@@ -206,6 +206,7 @@ class StoredCell:
             scaled=self.family.logit == "scaled_cosine",
             logit_scale=self.logits.details["logit_scale"],
             images=self._control_images(),
+            columns=self.logits.details["suites"] if self.family.logit == "stored" else None,
         )
 
     def _control_images(self) -> NDArray[np.float32] | None:

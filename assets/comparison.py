@@ -37,7 +37,11 @@ def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeRe
         lake.read_table("metric_table", manifest=committed),
         encoders=model_addresses(audit),
         # A planted folder is laid out like the real dataset, and is not it.
-        datasets={n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)},
+        datasets={
+            n: entry.published or entry.reader
+            for n, entry in audit.datasets.items()
+            if not entry.root.startswith(PLANTED)
+        },
         effects=table_of_audit(workspace, "factor_effects", committed),
         pooled=list(committed.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},

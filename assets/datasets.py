@@ -21,7 +21,7 @@ from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
 from plumbline.provenance.code_versions import code_version
-from plumbline.recording import note
+from plumbline.recording import note, unrecorded
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -84,17 +84,17 @@ def records_and_quarantine(
     return records, quarantine
 
 
-def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
-    """Build `extended_records`, whose labels come from the audit file's labelling checkpoint."""
-    of_labeller = dg.SpecificPartitionsPartitionMapping([labeller])
+def extended_records_asset(labeller: str | None) -> dg.AssetsDefinition:
+    """Build `extended_records`, whose labels come from the audit file's labelling checkpoint, if it has one."""
+    checkpoint = (
+        []
+        if labeller is None
+        else [dg.AssetDep("encoder_checkpoint", partition_mapping=dg.SpecificPartitionsPartitionMapping([labeller]))]
+    )
 
     @asset(
         name="extended_records",
-        deps=[
-            dg.AssetDep("records"),
-            dg.AssetDep("prompt_suites"),
-            dg.AssetDep("encoder_checkpoint", partition_mapping=of_labeller),
-        ],
+        deps=[dg.AssetDep("records"), dg.AssetDep("prompt_suites"), *checkpoint],
         pool="gpu",
         code_version=code_version(
             extend_records, label_error_table, shells=[__name__, "assets.images", "assets.sources"]
@@ -110,13 +110,31 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
 
         `composite` joins class and label, as in the extended datasets of the Trident study: `Indian_woman`.
 
+        Where images are not on this disk, or nothing labels them, these columns are null.
+
         These are predictions: their error rate against the dataset's gender labels is reported by group and checked.
         """
         require_passed(workspace, context.partition_key, of=("records",))
-        named = workspace.audit.labeller or labeller
-        return _labelled(workspace, context.partition_key, encoders.get(named), labeller=named)
+        dataset, named = context.partition_key, workspace.audit.labeller or labeller
+        with unrecorded():  # the reader is part of the records
+            has_images = workspace.dataset_entry(dataset).open_reader().has_images
+        if named is None or not has_images:
+            return _unlabelled(workspace, dataset)
+        return _labelled(workspace, dataset, encoders.get(named), labeller=named)
 
     return extended_records
+
+
+def _unlabelled(workspace: Workspace, dataset: str) -> dg.MaterializeResult:
+    """Commit the records without automatic labels."""
+    lake = workspace.lake
+    recorded = lake.require("records", partition=dataset)
+    extended = extend_records(lake.read_table("records", manifest=recorded), None)
+    details = dict.fromkeys(("labeller", "labeller_sha256", "labeller_digest", "suite_hash"))
+    details |= {"engine": workspace.declared_engine, "records_sha256": recorded.sha256, "forward_passes": 0}
+    committed = lake.write_table("extended_records", extended, partition=dataset, details=details)
+    lake.write_table("label_error", label_error_table(extended), partition=dataset)
+    return materialised(committed, lake=lake, frame=extended.drop("path", "image_id"), labeller="none")
 
 
 def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, labeller: str) -> dg.MaterializeResult:

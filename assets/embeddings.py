@@ -20,7 +20,7 @@ from plumbline.catalog.suites import own_texts
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.encoders.embedding import Embedded, embed_texts
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS
 from plumbline.encoders.sharding import CacheStats
 from plumbline.errors import StorageError
 from plumbline.recording import unrecorded
@@ -43,7 +43,8 @@ def text_embeddings(
 ) -> dg.MaterializeResult:
     """Embeddings of every prompt of every suite by one checkpoint, not normalised.
 
-    A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`.
+    A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`. Nor have
+    predictions that were made elsewhere, which are read there.
     """
     lake, encoder, own = workspace.lake, encoders.get(context.partition_key), own_texts()
     family = FAMILIES[encoder.family]
@@ -55,7 +56,7 @@ def text_embeddings(
     }
     # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
     embedded: dict[str, Embedded] = {}
-    if family.logit != "pair":
+    if family.logit not in WITHOUT_VECTORS:
         embedded = {name: embed_texts(cast(DualEncoder, encoder), own[name], workspace.shards) for name in own}
     array = np.concatenate([each.array for each in embedded.values()]) if embedded else np.zeros((0, 0), np.float32)
     work = CacheStats.together([each.work for each in embedded.values()]).counters() | {"images_or_texts": len(array)}
@@ -66,7 +67,7 @@ def text_embeddings(
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
         "engine": workspace.declared_engine,
-        "logit_scale": 1.0 if family.logit == "pair" else cast(DualEncoder, encoder).logit_scale,
+        "logit_scale": 1.0 if family.logit in WITHOUT_VECTORS else cast(DualEncoder, encoder).logit_scale,
         **known,
         **work,
     }
@@ -175,7 +176,7 @@ def image_embeddings(
     lake, encoder = workspace.lake, encoders.get(model)
     listed = listed_images(workspace, dataset)
     known = {"weights_sha256": encoder.weights_sha256, "device": encoder.device}
-    if FAMILIES[encoder.family].logit == "pair":
+    if FAMILIES[encoder.family].logit in WITHOUT_VECTORS:
         index, work, version = [], {"forward_passes": 0}, [encoder.identity.digest, listed.image_ids]
     else:
         embedded = embed_listed(workspace, encoder, dataset, listed)

@@ -13,6 +13,7 @@ from assets.partitions import GRID, cell_of
 from assets.progress import progress_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
+from assets.stored_predictions import prediction_table
 from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.encoders.families import FAMILIES, require_suites
@@ -41,7 +42,8 @@ def probe_logits(
     """Logits of every image with every prompt of the suites of this cell.
 
     One matrix product of stored embeddings, kept unscaled with the norms of both sides, from which logits and cosines
-    follow; no model is loaded. A cross-encoder (BridgeTower) scores its image-text pairs here, once per suite.
+    follow; no model is loaded. A cross-encoder (BridgeTower) scores its image-text pairs here, once per suite. Of
+    predictions that were made elsewhere the candidate that was chosen is 1, all others are 0.
     """
     dataset, model = cell_of(context)
     with unrecorded():
@@ -58,8 +60,12 @@ def probe_logits(
     for suite in suites:
         for text in suite.texts:
             suite_of.setdefault(text, suite.id)
-    wanted = list(suite_of)
-    if family.logit == "pair":
+    wanted, of_suite = list(suite_of), None
+    surplus = {}
+    if family.logit == "stored":
+        arrays, wanted, of_suite, rows = _predicted(workspace, encoders, dataset, model, suites, images)
+        work, origin, surplus = {"forward_passes": 0}, images.details["images"], {"rows_of_no_image": rows}
+    elif family.logit == "pair":
         scored = _score(workspace, encoders, dataset, model, suites, images)
         arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
         origin = digest_json([scored.suites[suite.id].shards for suite in suites])
@@ -67,11 +73,13 @@ def probe_logits(
         arrays, work = _products(stored_embeddings(workspace, images), prompts, suite_of), {"forward_passes": 0}
         origin = images.details["images"]
     column = {text: i for i, text in enumerate(wanted)}
+    columns = of_suite or {suite.id: [column[text] for text in suite.texts] for suite in suites}
     details = {
         **work,
+        **surplus,
         "texts": wanted,
         # Which of them are whose, so that an audit to come can say which prompts of a suite changed.
-        "suites": {suite.id: [column[text] for text in suite.texts] for suite in suites},
+        "suites": columns,
         "family": family.name,
         "checkpoint": texts.details["checkpoint"],
         "weights_sha256": texts.details["weights_sha256"],
@@ -80,11 +88,11 @@ def probe_logits(
         "images": origin,
         "records_sha256": images.details["records_sha256"],
         # A family of metrics is computed anew only where the responses to its own suites changed.
-        "responses": {suite.id: _digest(arrays, [column[text] for text in suite.texts]) for suite in suites},
+        "responses": {suite.id: _digest(arrays, columns[suite.id]) for suite in suites},
     }
     committed = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
-    rows = int(arrays["raw"].shape[0])
-    return materialised(committed, lake=lake, prompts=len(wanted), family=family.title, **{"images": rows, **work})
+    shown = {"images": int(arrays["raw"].shape[0]), **work, **surplus}
+    return materialised(committed, lake=lake, prompts=len(wanted), family=family.title, **shown)
 
 
 def _require_together(model: str, images: Committed, texts: Committed) -> None:
@@ -107,19 +115,48 @@ def _products(image: NDArray[np.float32], prompts: StoredPrompts, suite_of: dict
     return {"raw": raw, "image_norm": np.linalg.norm(image, axis=1), "text_norm": np.linalg.norm(text, axis=1)}
 
 
+def _predicted(
+    workspace: Workspace, encoders: EncoderPool, dataset: str, model: str, suites: tuple[Suite, ...], images: Committed
+) -> tuple[Arrays, list[str], dict[str, list[int]], int]:
+    """Return what was chosen elsewhere, 1 or 0 by candidate, the texts of the columns, whose they are, and the surplus.
+
+    A text that two suites share has a column in each: it may be the best of one and not of the other.
+    """
+    listed = workspace.lake.require("records", partition=dataset)
+    _require_unchanged(
+        f"{dataset}|{model}",
+        stored={name: images.details[name] for name in ("identity", "records_sha256")},
+        now={"identity": encoders.get(model).identity.digest, "records_sha256": listed.sha256},
+    )
+    records = workspace.lake.read_table("records", manifest=listed)
+    chosen, surplus = prediction_table(workspace, dataset, model).chosen(suites, records)
+    texts = [text for suite in suites for text in suite.texts]
+    raw = np.zeros((records.height, len(texts)), dtype=np.float32)
+    columns, start = {}, 0
+    for suite in suites:
+        raw[np.arange(records.height), start + chosen[suite.id]] = 1
+        columns[suite.id] = list(range(start, start + len(suite.texts)))
+        start += len(suite.texts)
+    return {"raw": raw}, texts, columns, surplus
+
+
+def _require_unchanged(where: str, *, stored: dict[str, str], now: dict[str, str]) -> None:
+    if changed := [name for name in stored if stored[name] != now[name]]:
+        raise CheckpointError(
+            f"{where}: the checkpoint or the records changed since the images were listed for it",
+            found=", ".join(f"{name} {now[name][:12]}" for name in changed),
+            expected=", ".join(f"{name} {stored[name][:12]}" for name in changed),
+            hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
+        )
+
+
 def _score(
     workspace: Workspace, encoders: EncoderPool, dataset: str, model: str, suites: tuple[Suite, ...], images: Committed
 ) -> ScoredSuites:
     listed, encoder = listed_images(workspace, dataset), encoders.get(model)
     stored = {name: images.details[name] for name in ("identity", "records_sha256")}
     now = {"identity": encoder.identity.digest, "records_sha256": listed.records_sha256}
-    if changed := [name for name in stored if stored[name] != now[name]]:
-        raise CheckpointError(
-            f"{dataset}|{model}: the checkpoint or the records changed since the images were listed for it",
-            found=", ".join(f"{name} {now[name][:12]}" for name in changed),
-            expected=", ".join(f"{name} {stored[name][:12]}" for name in changed),
-            hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
-        )
+    _require_unchanged(f"{dataset}|{model}", stored=stored, now=now)
     with progress_of(f"{dataset}|{model}: scoring pairs") as progress:
         return score_suites(
             encoder,

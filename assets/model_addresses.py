@@ -11,5 +11,5 @@ def lvlm_address(entry: LvlmEntry) -> str:
 
 def model_addresses(audit: Audit) -> dict[str, str]:
     """Return every encoder and generative model of the audit file -> its address."""
-    of_encoders = {name: entry.address for name, entry in audit.encoders.items()}
+    of_encoders = {name: entry.study_address for name, entry in audit.encoders.items()}
     return of_encoders | {name: lvlm_address(entry) for name, entry in audit.lvlms.items()}

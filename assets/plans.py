@@ -111,7 +111,8 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
     audit = workspace.audit
     yield from audit.cells
     for dataset in audit.used_datasets if audit.labeller else ():
-        if (dataset, audit.labeller) not in audit.cells:
+        has_images = workspace.dataset_entry(dataset).open_reader().has_images
+        if has_images and (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller
 
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from assets.answers import StoredAnswers
 from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
-from assets.asked_cells import cell_suites, declaration_of
+from assets.asked_cells import cell_suites, declaration_of, left_out
 from assets.audit_changes import changes_since
 from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS
@@ -56,7 +56,10 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
         ),
         datasets=tuple(_dataset(workspace, dataset) for dataset in datasets),
         encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),
-        absent=tuple(AbsentCell(**cell) for cell in table.details["absent"]),
+        absent=(
+            *(AbsentCell(**cell) for cell in table.details["absent"]),
+            *(AbsentCell(model, dataset, reason) for (dataset, model), reason in left_out(workspace).items()),
+        ),
         not_tried=tuple(AbsentCell(**cell) for cell in _not_tried(workspace, table)),
         provenance=workspace.lake.read_table("provenance"),
         planted_truth=_planted(workspace),

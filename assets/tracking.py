@@ -84,7 +84,7 @@ def _tracked(
         "dataset": dataset,
         "condition": condition,
         "address": audit.encoders[model].address,
-        "labeller": extended["labeller"],
+        "labeller": extended["labeller"] or "none",
         # What differs when the same cell was audited again: equal names and parameters would say nothing in Compare.
         "cell_id": stored.identity[:SHOWN_DIGITS],
         "audit_file": audit_file(stored.workspace),
@@ -113,7 +113,7 @@ def _tracked(
             "plumbline.condition": condition,
             "plumbline.checkpoint_sha256": logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
-            "plumbline.labeller_sha256": extended["labeller_sha256"],
+            "plumbline.labeller_sha256": extended["labeller_sha256"] or "none",
             **run_note(context, f"Cell `{dataset}|{model}`"),
         },
         metrics=headline_metrics(frame, condition, of_texts=of_texts) | cost_metrics(effects, condition),

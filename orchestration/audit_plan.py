@@ -7,7 +7,7 @@ from typing import NamedTuple
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from assets.asked_cells import cell_suites, require_mitigations
+from assets.asked_cells import require_answered, require_mitigations
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
 from assets.slices import asked_slices
@@ -259,7 +259,7 @@ class AuditPlan:
         if audit.designs:
             require_askable(workspace)
         for dataset, model in audit.cells:
-            require_suites(families[model], cell_suites(workspace, dataset, model, family=families[model]))
+            require_answered(workspace, dataset, model, family=families[model])
             require_mitigations(workspace, dataset, model, family=families[model])
 
     def number(self) -> int:

@@ -6,6 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from assets.asked_cells import left_out
 from assets.plans import absent_datasets, plan_encoders, plan_generation, recorded
 from orchestration.terminal import console, say
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
@@ -54,6 +55,8 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate)
     # A dataset is labelled too where only generative models are asked about it.
     if encoders.cells or workspace.audit.tells_of_encoders:
         _print_encoders(encoders, images, pairs)
+        for (dataset, encoder), reason in left_out(workspace).items():
+            say(f"{dataset} | {encoder}: {reason}")
     if workspace.audit.designs:
         _print_generation(workspace, absent, tokens)
 

@@ -20,6 +20,10 @@ FETCHED = "fetched"
 """Stands for a commit that the first `plumbline fetch` chooses, records, and keeps to, as with `ARCHITECTURE/TAG`."""
 
 
+STORED = "stored:"
+"""Begins the address of predictions that were made elsewhere: a table, or a folder of tables."""
+
+
 @dataclass(frozen=True)
 class Address:
     """A parsed address: exactly one of `folder`, `repository` and `architecture` is set.
@@ -77,7 +81,7 @@ class Address:
 
 
 def parse_address(text: str, *, project: Path) -> Address:
-    """Parse `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT`, `hf-hub:ORG/NAME@fetched` or `ARCHITECTURE/TAG`.
+    """Parse `local-dir:PATH`, `stored:PATH`, `hf-hub:ORG/NAME@COMMIT`, `hf-hub:ORG/NAME@fetched` or `ARCHITECTURE/TAG`.
 
     Parameters
     ----------
@@ -89,8 +93,9 @@ def parse_address(text: str, *, project: Path) -> Address:
     CheckpointError
         If it is none of these, or a hub address names no commit: branches and tags move.
     """
-    if text.startswith("local-dir:") and (path := text.removeprefix("local-dir:").strip()):
-        return Address(text, folder=_folder(path, project))
+    for kind in ("local-dir:", STORED):
+        if text.startswith(kind) and (path := text.removeprefix(kind).strip()):
+            return Address(text, folder=_folder(path, project))
     if hub := _HUB.fullmatch(text):
         if hub["revision"] == FETCHED:
             return Address(text, repository=hub["repo"])

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
 from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, shows_mitigation
+from plumbline.checkpoints.addresses import STORED
 from plumbline.config.entries import (
     AuditEntry,
     DatasetEntry,
@@ -82,7 +83,9 @@ class Audit(Part):
         if not isinstance(content, dict) or content.get("labeller") is not None or not content.get("audit"):
             return content
         encoders = content.get("encoders")
-        first = next(iter(encoders), None) if isinstance(encoders, dict) else None
+        # Stored predictions cannot label anything.
+        able = (name for name, entry in encoders.items() if not _is_stored(entry)) if isinstance(encoders, dict) else ()
+        first = next(iter(able), None)
         # An invalid id is reported as its own error.
         return {**content, "labeller": first} if first and SLUG.fullmatch(str(first)) else content
 
@@ -242,6 +245,10 @@ class Audit(Part):
             "thresholds": {"regression"},
         }
         return digest_json(self.model_dump(mode="json", exclude=left_out))
+
+
+def _is_stored(entry: Any) -> bool:
+    return isinstance(entry, dict) and str(entry.get("address")).startswith(STORED)
 
 
 # --- The audit file's watched folder: what is dropped into it is audited as a model that the file already

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from plumbline.catalog.prompts import Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part
 from plumbline.config.values import (
     AUDITED_SUITES,
@@ -29,7 +30,7 @@ from plumbline.config.values import (
     SuiteNames,
     Wording,
 )
-from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.folder import ColumnMap, Text
 from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
@@ -53,12 +54,20 @@ class DatasetEntry(Part):
     quarantine_rate: float | None = Field(default=None, ge=0, le=1)
     """in place of `thresholds.quarantine_rate`, as for a list with dead links"""
     map: ColumnMap | None = None
-    """for the reader `folder`: which column of its table is what"""
+    """for the readers `folder`, `listing` and `counts`: which column of the table is what"""
+    published: ReaderName | None = None
+    """the published dataset that a `listing` or `counts` is of: what papers print of it is compared"""
 
     @model_validator(mode="after")
     def _map_fits(self) -> DatasetEntry:
-        if (self.reader == MAPPED) != (self.map is not None):
-            raise ValueError(f"`map` with the reader `{MAPPED}`, and only with it")
+        if (self.reader in MAPPED) != (self.map is not None):
+            raise ValueError(f"`map` with the readers {', '.join(MAPPED)}, and only with them")
+        if self.map is not None and (self.reader == "counts") != (self.map.path is None):
+            raise ValueError("`map.path` with the readers folder and listing; a table of counts has no images to name")
+        if self.map is not None and self.map.total is not None and self.reader != "counts":
+            raise ValueError("`map.total` with the reader counts alone")
+        if self.published is not None and self.reader not in ("listing", "counts"):
+            raise ValueError("`published` with the readers listing and counts alone")
         return self
 
     @property
@@ -71,14 +80,26 @@ class DatasetEntry(Part):
         return reader_for(self.reader, self.map)
 
 
+class Predictions(Part):
+    """How tables of predictions are read that were made elsewhere."""
+
+    checkpoint: CheckpointAddress | None = None
+    """address of the checkpoint that gave them: what papers print of it is compared"""
+    image: Text = "path"
+    """column with the image's path or sha256, where a row is an image; that of the dataset's own `map` wins"""
+    names: dict[Text, Text] = Field(default_factory=dict)
+    """what the tables call a candidate -> the candidate, its prompt, or a category of the suite"""
+
+
 class EncoderEntry(Part):
     """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`.
 
-    `@fetched` in place of a commit: that of the first `plumbline fetch`.
+    `@fetched` in place of a commit: that of the first `plumbline fetch`. `stored:PATH` is a table of predictions that
+    were made elsewhere, or a folder of such tables, each named as its dataset or as the dataset's `map.index`.
     """
 
     address: CheckpointAddress
-    """`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"""
+    """`local-dir:PATH`, `stored:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"""
     family: FamilyName | None = None
     """which library reads it; found from its files when absent"""
     factors: dict[str, str] = Field(default_factory=dict)
@@ -87,6 +108,22 @@ class EncoderEntry(Part):
     """of the Trident prompts; that of the encoder's family when absent"""
     planted_source: SourceName | None = None
     """for checkpoints of the planted world: their source"""
+    predictions: Predictions | None = None
+    """with `stored:`: how its tables are read"""
+
+    @model_validator(mode="after")
+    def _stored_alone(self) -> EncoderEntry:
+        stored = self.address.startswith(STORED)
+        if stored != (self.family == "stored") and not (stored and self.family is None):
+            raise ValueError("the family `stored` with an address `stored:PATH`, and no other")
+        if self.predictions is not None and not stored:
+            raise ValueError("`predictions` with an address `stored:PATH`, and only with it")
+        return self
+
+    @property
+    def study_address(self) -> str:
+        """Return the address by which a checkpoint of the studies is recognised."""
+        return (self.predictions and self.predictions.checkpoint) or self.address
 
 
 class AuditEntry(Part):

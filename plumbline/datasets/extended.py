@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import GENDERS
-from plumbline.datasets.records import Declaration
+from plumbline.datasets.records import EXTENDED_SCHEMA, RECORD_SCHEMA, Declaration
 from plumbline.errors import DatasetError
 
 _SUM_TOLERANCE = 1e-4
+_AUTOMATIC: Schema = {name: kind for name, kind in EXTENDED_SCHEMA.items() if name not in RECORD_SCHEMA}
 
 
 def extend_records(
-    records: pl.DataFrame, probabilities: NDArray[np.float64], *, classes: str | None = None
+    records: pl.DataFrame, probabilities: NDArray[np.float64] | None, *, classes: str | None = None
 ) -> pl.DataFrame:
     """Add the automatic gender label to each record, and the composite label of an extended dataset.
 
@@ -26,7 +27,8 @@ def extend_records(
     records : DataFrame
         n rows; any earlier automatic label is replaced.
     probabilities : (n, 2) float64
-        Softmax over the labeller's two logits, man before woman, rows as in the records.
+        Softmax over the labeller's two logits, man before woman, rows as in the records; None where nothing labels
+        them, which leaves all four columns null.
     classes : str, optional
         The record column whose labels are the dataset's classes.
 
@@ -42,6 +44,8 @@ def extend_records(
     DatasetError
         If the shape differs, or a row is not a probability distribution.
     """
+    if probabilities is None:
+        return records.with_columns(pl.lit(None, kind).alias(name) for name, kind in _AUTOMATIC.items())
     values = np.asarray(probabilities, dtype=np.float64)
     if values.shape != (records.height, 2):
         raise DatasetError(

@@ -18,6 +18,7 @@ from plumbline.datasets.records import (
     Declaration,
     Entry,
     LabelRule,
+    Reader,
     Refusal,
     printable,
     unsafe_characters,
@@ -71,17 +72,19 @@ ClassSet = Annotated[str, AfterValidator(_class_set)]
 
 
 class ColumnMap(Part):
-    """The column map of the reader `folder`, as the audit file has it under `map`."""
+    """The column map of the readers `folder`, `listing` and `counts`, as the audit file has it under `map`."""
 
     index: Index
     """CSV or Parquet table, below the dataset's root"""
-    path: Text
-    """its column with each image's path, below the root"""
+    path: Text | None = None
+    """its column with each image's path, below the root; none in a table of counts"""
     columns: dict[RecordColumn, Text] = Field(default_factory=dict)
     """record column, such as `gender` or `split` -> column of the table"""
     values: dict[RecordColumn, dict[TableValue, Text]] = Field(default_factory=dict)
     """record column -> value in the table -> value in the records, for `gender` `man` or `woman`; without it values are
     kept"""
+    total: Text | None = None
+    """in a table of counts: the column with the images of a row, to which its counts must add up"""
     classes: ClassSet | None = None
     """label set of the Trident suites that one of the columns holds, such as `fairface`"""
 
@@ -123,7 +126,9 @@ class ColumnMap(Part):
     @property
     def named(self) -> dict[str, str]:
         """Return the key of the audit file, below the dataset -> the column of the table that it names."""
-        return {"map.path": self.path} | {f"map.columns.{key}": column for key, column in self.columns.items()}
+        alone = {"map.path": self.path, "map.total": self.total}
+        columns = {f"map.columns.{key}": column for key, column in self.columns.items()}
+        return {key: column for key, column in alone.items() if column is not None} | columns
 
     @property
     def base_attribute(self) -> str | None:
@@ -160,7 +165,7 @@ _MOST_SHOWN = 10
 _WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 
 
-class MappedFolder:
+class MappedFolder(Reader):
     """Reader of any folder of images beside a CSV or Parquet table, by a column map.
 
     A column with `values` takes exactly the values named there. Without `values`, the one that holds the map's label
@@ -219,9 +224,9 @@ class MappedFolder:
         """
         folder = dataset_root(root)
         self.index_files(folder)
-        is_csv = PurePosixPath(self._map.index).suffix == ".csv"
-        rows = (_csv_rows if is_csv else _parquet_rows)(index_file(folder, self._map.index), self._map)
-        listed = list(rows)
+        path = index_file(folder, self._map.index)
+        require_mapped(self._map, path)
+        listed = list(table_rows(path, name=self._map.index, columns=list(self._map.named.values())))
         if not listed:
             hint = "put one row an image there"
             raise DatasetError("the table lists no image", where=self._map.index, found="no row", hint=hint)
@@ -255,7 +260,7 @@ class MappedFolder:
                 )
 
     def _entry(self, row: Row) -> Entry | Refusal:
-        path = row.values[self._map.path]
+        path = row.values[str(self._map.path)]
         try:
             split = self._value(_SPLIT, row.values) if _SPLIT in self._map.columns else None
         except ImageRejected as error:
@@ -292,25 +297,31 @@ def _rule(column_map: ColumnMap, column: str) -> LabelRule | None:
     return LabelRule(column, source, {word: word for word in words}, or_else=or_else)
 
 
-def _csv_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
+def table_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+    """Read some columns of a CSV or Parquet table, as `read_rows` and `read_table_rows` do."""
+    read = read_rows if PurePosixPath(name).suffix == ".csv" else read_table_rows
+    for row in read(path, name=name, columns=list(dict.fromkeys(columns))):
+        yield row if isinstance(row, Refusal) else Row(row.line, {column: row.values[column] for column in columns})
+
+
+def require_mapped(column_map: ColumnMap, path: Path) -> tuple[str, ...]:
+    """Return the columns of a table, of which those that the map names hold plain values and stand there once.
+
+    Raises
+    ------
+    DatasetError
+        If the table cannot be read, or one is absent, repeated or nested.
+    """
     name = column_map.index
-    header = read_header(path, name=name)
-    shown = ", ".join(header.names) or header.text
-    _require_mapped(column_map, header.names, where=f"{name}, line {header.line}", shown=shown)
-    columns = list(column_map.named.values())
-    for row in read_rows(path, name=name, columns=columns):
-        if isinstance(row, Refusal):
-            yield row
-        else:
-            yield Row(row.line, {column: row.values[column] for column in columns})
-
-
-def _parquet_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
+    if PurePosixPath(name).suffix == ".csv":
+        header = read_header(path, name=name)
+        shown = ", ".join(header.names) or header.text
+        _require_once(column_map, header.names, where=f"{name}, line {header.line}", shown=shown)
+        return header.names
     from pyarrow import types
 
-    name = column_map.index
     schema = table_schema(path, name=name)
-    _require_mapped(column_map, schema.names, where=name, shown=described(schema))
+    _require_once(column_map, schema.names, where=name, shown=described(schema))
     stored = {field.name: getattr(field.type, "storage_type", field.type) for field in schema}
     nested = {key: column for key, column in column_map.named.items() if types.is_nested(stored[column])}
     if nested:
@@ -323,10 +334,10 @@ def _parquet_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
             ),
             hint="name another column in the audit file, or write plain values into this one",
         )
-    yield from read_table_rows(path, name=name, columns=list(dict.fromkeys(column_map.named.values())))
+    return tuple(schema.names)
 
 
-def _require_mapped(column_map: ColumnMap, names: Sequence[str], *, where: str, shown: str) -> None:
+def _require_once(column_map: ColumnMap, names: Sequence[str], *, where: str, shown: str) -> None:
     """Require every mapped column to exist exactly once.
 
     Parameters

@@ -18,7 +18,16 @@ import polars as pl
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
 from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, unreadable_index
-from plumbline.datasets.records import CONTEXT_COLUMNS, LABEL_COLUMNS, RECORD_SCHEMA, Entry, Ingested, Reader, Refusal
+from plumbline.datasets.records import (
+    CONTEXT_COLUMNS,
+    LABEL_COLUMNS,
+    RECORD_SCHEMA,
+    Entry,
+    Ingested,
+    Reader,
+    Refusal,
+    unsafe_characters,
+)
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import check, read_image_file, suffix_of
@@ -202,9 +211,8 @@ def ingest(
 
     def contents() -> Iterator[str]:
         yield from indexes
-        examined = in_order(
-            partial(_examine, labels_of, _reader_of(folder)), listed, workers=workers, progress=progress
-        )
+        read = _reader_of(folder) if reader.has_images else None
+        examined = in_order(partial(_examine, labels_of, read), listed, workers=workers, progress=progress)
         for outcome, line in examined:
             outcomes.append(outcome)
             yield line
@@ -239,7 +247,7 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     """
     folder = dataset_root(root)
     indexes = list(_index_lines(reader, folder))
-    read = _reader_of(folder)
+    read = _reader_of(folder) if reader.has_images else None
 
     def line(item: Entry | Refusal) -> str:
         # Many results wait at once: none may hold the bytes of its file.
@@ -291,9 +299,11 @@ def _reader_of(root: Path) -> Callable[[str], bytes]:
     return read
 
 
-def _content(read: Callable[[str], bytes], item: Entry | Refusal) -> _Content:
+def _content(read: Callable[[str], bytes] | None, item: Entry | Refusal) -> _Content:
     if isinstance(item, Refusal):
         return _Content(canonical_json([item.path, item.line, item.code]))
+    if read is None:  # without files an image is what it is called
+        return _Content(canonical_json([ascii(item.path)]), image_id=digest_bytes(ascii(item.path).encode()))
     try:
         data = read(item.path)
     except ImageRejected as error:
@@ -308,7 +318,7 @@ _Outcome = Accepted | Refusal
 
 
 def _examine(
-    labels_of: _LabelsOf, read: Callable[[str], bytes], item: Entry | Refusal
+    labels_of: _LabelsOf, read: Callable[[str], bytes] | None, item: Entry | Refusal
 ) -> tuple[Accepted | Refusal, str]:
     """Accept or refuse one input. A file is part of the digest even where its labels or its path are refused."""
     content = _content(read, item)
@@ -320,7 +330,11 @@ def _examine(
         stage = "path" if content.refused is not None and content.refused.code in PATH_CODES else "image"
         if content.refused is not None:
             raise content.refused
-        check(content.data, suffix=suffix_of(item.path))
+        if read is not None:
+            check(content.data, suffix=suffix_of(item.path))
+        elif not item.path.strip() or unsafe_characters(item.path):
+            stage = "path"
+            raise ImageRejected("unsafe_path", "the row names no image", found=repr(item.path), expected="a name")
     except ImageRejected as error:
         return Refusal.of_entry(error, item, stage=stage), content.line
     return Accepted(item, labels, content.image_id), content.line

@@ -10,9 +10,11 @@ from plumbline.imports import import_class
 READERS = {
     "causalface": "CausalFace",
     "celeba": "CelebA",
+    "counts": "CountTable",
     "fairface": "FairFace",
     "folder": "MappedFolder",
     "idenprof": "IdenProf",
+    "listing": "Listing",
     "neutral": "NeutralPortraits",
     "pata": "PATA",
     "socialcounterfactuals": "SocialCounterfactuals",
@@ -20,8 +22,8 @@ READERS = {
 }
 """Name in the audit file and of the module, to the class in it."""
 
-MAPPED = "folder"
-"""The reader that takes a column map."""
+MAPPED = ("folder", "listing", "counts")
+"""The readers that take a column map."""
 
 
 def reader_names() -> tuple[str, ...]:
@@ -35,20 +37,20 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
     Parameters
     ----------
     column_map : ColumnMap, optional
-        For the reader `folder`, and only for it: which column is what.
+        For the readers of `MAPPED`, and only for them: which column is what.
 
     Raises
     ------
     ConfigError
-        If there is no such reader, or `folder` comes without a map, or another reader with one.
+        If there is no such reader, or one of `MAPPED` comes without a map, or another reader with one.
     """
     if name not in READERS:
         raise ConfigError("there is no reader for this dataset", found=name, expected=", ".join(reader_names()))
-    if (name == MAPPED) != (column_map is not None):
+    if (name in MAPPED) != (column_map is not None):
         raise ConfigError(
-            "a column map belongs to the reader `folder`, and that reader needs one",
+            f"a column map belongs to the readers {', '.join(MAPPED)}, and these need one",
             found=f"{name} {'without' if column_map is None else 'with'} `map`",
-            expected="`map` with the reader `folder` only",
+            expected=f"`map` with {' or '.join(MAPPED)} only",
         )
     reader = import_class(f"{name}:{READERS[name]}", below="plumbline.datasets")
     instance: Reader = reader(column_map) if column_map is not None else reader()

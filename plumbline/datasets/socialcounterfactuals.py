@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from plumbline.datasets.indexes import Row, dataset_root, index_file, read_rows
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
-from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration, printable
+from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration, printable
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.parquet import IMAGE_COLUMN, holds_text
 
@@ -34,7 +34,7 @@ _FILENAME_OPENING = re.compile(r"(?:(?:a_picture|a_photo|an_image)_of_)?")
 _KEPT = ("occupation", "set_id", "caption")
 
 
-class SocialCounterfactuals:
+class SocialCounterfactuals(Reader):
     """Reader of SocialCounterfactuals (Howard et al., CVPR 2024) in either of its two layouts.
 
     Extracted: `{filename}_{rank}_{im_index}_{seed}.jpg` in `images` (or in the root, where there is no such

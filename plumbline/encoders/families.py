@@ -24,17 +24,23 @@ class Capability(StrEnum):
     LOGITS = "logits"
     """One number an image and text, higher for a better match; enough for a choice among candidates."""
 
+    CHOICES = "choices"
+    """The best match of an image among the candidates of a suite; enough for how often what is chosen."""
+
     TEXT_GRADIENTS = "text_gradients"
     """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
 
 
 # What each family offers, and how the studies take its logits.
 
-Logit = Literal["dot", "scaled_cosine", "pair"]
+Logit = Literal["dot", "scaled_cosine", "pair", "stored"]
+
+WITHOUT_VECTORS: tuple[Logit, ...] = ("pair", "stored")
+"""What has no embeddings to keep: models that must see image and text together, and predictions made elsewhere."""
 
 _EVERYTHING = frozenset(Capability)
-_VECTORS = frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS, Capability.LOGITS})
-_LOGITS = frozenset({Capability.LOGITS})
+_VECTORS = _EVERYTHING - {Capability.TEXT_GRADIENTS}
+_LOGITS = frozenset({Capability.LOGITS, Capability.CHOICES})
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Family(checkpoints.Family):
     logit : str
         How the released Trident code takes the logit of an image and a text: `dot`, the product of the vectors as
         they are; `scaled_cosine`, cosine times the checkpoint's own scale; `pair`, the model's answer to the pair. Of
-        architectures that it does not know, the model's own logit.
+        architectures that it does not know, the model's own logit. `stored`: none, what was chosen is read from tables.
     wording : str
         Wording of the Trident prompts that the released code gives it: `align` or `released`.
     also_reads : tuple of str
@@ -110,6 +116,10 @@ FAMILIES: dict[str, Family] = {
         Family("owlv2", "OWLv2", ("owlv2",), "owlv2:Owlv2Encoder", 1, _LOGITS, "dot"),
         # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.
         Family("owlvit", "OWL-ViT", ("owlvit",), "owlv2:OwlVitEncoder", 1, _LOGITS, "dot", also_reads=("owlv2",)),
+        Family(
+            "stored", "stored predictions", (), "stored_predictions:StoredPredictions", 1,
+            frozenset({Capability.CHOICES}), "stored",
+        ),
     )
 }  # fmt: skip
 
@@ -152,9 +162,9 @@ def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> 
 # Which suites an encoder can answer: what each family of suites needs, against what its own family offers.
 
 NEEDS: dict[str, frozenset[Capability]] = {
-    # A top-1 among candidates asks for an order and no more.
+    # Each probe is tested beside the classes alone: a top-1 among all of them does not say which class comes next.
     "trident": frozenset({Capability.LOGITS}),
-    "outcomes": frozenset({Capability.LOGITS}),
+    "outcomes": frozenset({Capability.CHOICES}),
     # These compare cosines with each other, not only their order within an image.
     "perception": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
     "markedness": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),

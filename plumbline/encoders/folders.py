@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
+from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
 
@@ -104,6 +105,8 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
         the library would load another file than the one that is digested, or the configuration asks for parts that
         are not on disk or for code of its own.
     """
+    if address.text.startswith(STORED):
+        return CheckpointFiles.read(encoder, address.folder_in(fetched), stored_tables(address, encoder), "stored")
     folder = address.folder_with(
         (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG),
         fetched=fetched,

@@ -9,9 +9,9 @@ from typing import Any
 
 from plumbline.catalog.studies import recognise
 from plumbline.catalog.suites import Suite
-from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORMERS_CONFIG
 from plumbline.checkpoints.folders import read_configuration
-from plumbline.encoders.families import FAMILIES, Family, Logit
+from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS, Family, Logit
 from plumbline.encoders.folders import checkpoint_contents
 
 
@@ -40,6 +40,8 @@ def architecture_summary(encoder: str, address: str, folder: Path, *, family: st
     CheckpointError
         If what lies there is no checkpoint of a known family.
     """
+    if address.startswith(STORED):
+        return ArchitectureSummary(FAMILIES["stored"], 0)
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
         read_as = checkpoint_contents(folder, encoder=encoder, family=family).family
         return ArchitectureSummary(read_as, _width(folder, read_as))
@@ -109,7 +111,7 @@ class PlannedCell:
     @property
     def images_to_embed(self) -> int:
         """Return how many images go through the image tower."""
-        return 0 if self.is_there or self.logit == "pair" else self.images
+        return 0 if self.is_there or self.logit in WITHOUT_VECTORS else self.images
 
     @property
     def pairs_to_score(self) -> int:

@@ -221,6 +221,7 @@ def build_cell(
     scaled: bool,
     logit_scale: float,
     images: NDArray[np.float32] | None = None,
+    columns: Mapping[str, Sequence[int]] | None = None,
 ) -> Cell:
     """Build a cell from stored arrays.
 
@@ -238,6 +239,8 @@ def build_cell(
         checkpoint's own factor.
     images : (n, d) float32, optional
         As `Cell.images`.
+    columns : mapping of str to sequence of int, optional
+        By suite id: the columns of its candidates, where a text has another response in each suite.
 
     Raises
     ------
@@ -265,7 +268,7 @@ def build_cell(
                 expected="every prompt that the audit file asks for",
                 hint="materialise `text_embeddings` of this encoder and `probe_logits` of this cell again",
             )
-        chosen = [column[text] for text in suite.texts]
+        chosen = [column[text] for text in suite.texts] if columns is None else list(columns[suite.id])
         logits[suite.id] = (
             SuiteLogits(suite, ProductRows(arrays["raw"], np.array(chosen, dtype=np.int64)))
             if norms is None

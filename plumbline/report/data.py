@@ -27,7 +27,7 @@ def dataset_listing(inputs: ReportInputs) -> Listing:
         (
             dataset.id,
             dataset.reader,
-            "planted: drawn faces" if dataset.planted else "images as found",
+            _kind(dataset),
             count(dataset.listed),
             count(dataset.accepted),
             count(dataset.quarantined.height),
@@ -38,6 +38,12 @@ def dataset_listing(inputs: ReportInputs) -> Listing:
     ]
     heads = ("Dataset", "Format", "Kind", "Listed", "Accepted", "Quarantined", "Checks passed", "Digest")
     return Listing(heads, rows, frozenset({3, 4, 5, 6}))
+
+
+def _kind(dataset: DatasetSummary) -> str:
+    if dataset.planted:
+        return "planted: drawn faces"
+    return {"counts": "counts, no images", "listing": "labels, no images"}.get(dataset.reader, "images as found")
 
 
 def encoder_listing(inputs: ReportInputs) -> Listing:

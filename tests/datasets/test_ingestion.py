@@ -165,7 +165,7 @@ def test_accounts_that_do_not_balance_are_an_error() -> None:
         ingestion_module._require_balance(torn, "faces")
 
 
-@pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
+@pytest.mark.parametrize("name", [name for name in reader_names() if name not in MAPPED])
 def test_a_folder_that_is_not_there_says_what_to_do(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for root in (tmp_path / "absent", tmp_path / "file"):
@@ -292,6 +292,8 @@ def test_the_folder_digest_holds_few_files_at_a_time(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(bytes([number]) * size)
 
     class Listed:
+        has_images = True
+
         def entries(self, _: Path) -> list[Entry]:
             return [Entry(name, None, {}) for name in names]
 

@@ -274,4 +274,5 @@ def test_families_are_told_apart_by_their_model_types():
     claimed = [model_type for family in FAMILIES.values() for model_type in family.model_types]
     assert len(claimed) == len(set(claimed))
     for name, family in FAMILIES.items():
-        assert family.name == name and Capability.LOGITS in family.offers
+        assert family.name == name and Capability.CHOICES in family.offers
+        assert (Capability.LOGITS in family.offers) == (name != "stored")

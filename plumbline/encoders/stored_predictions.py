@@ -1,0 +1,250 @@
+"""Predictions that were made elsewhere: the candidate that each image was assigned to, read from tables.
+
+A table of counts (the reader `counts`) has a column a candidate, all of one suite. Any other table has a row an image,
+and a column a suite, named as the suite, with the candidate that matched best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.catalog.suites import Suite
+from plumbline.checkpoints.addresses import Address
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import CheckpointFiles, FolderContents
+from plumbline.datasets.counts import candidate_columns, counted_as
+from plumbline.datasets.folder import TABLE_KINDS, ColumnMap, table_rows
+from plumbline.datasets.indexes import Row, read_header
+from plumbline.datasets.parquet_index import table_schema
+from plumbline.datasets.records import Refusal, printable
+from plumbline.digests import digest_file, digest_json
+from plumbline.encoders.encoder import Crop, EncoderIdentity
+from plumbline.errors import CheckpointError, EncodingError
+
+_MOST_SHOWN = 3
+
+
+def stored_tables(address: Address, encoder: str) -> FolderContents:
+    """Return the tables of an address `stored:PATH`: the file, or every CSV and Parquet file of the folder.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none.
+    """
+    path = address.folder_in(Path())
+    listed = sorted(path.iterdir()) if path.is_dir() else [path]
+    tables = tuple(each for each in listed if each.suffix in TABLE_KINDS and each.is_file())
+    if not tables:
+        raise CheckpointError(
+            f"the predictions of encoder `{encoder}` are not on this disk",
+            where=path,
+            found="no table",
+            expected=f"a {' or '.join(TABLE_KINDS)} file, or a folder of them",
+            hint="correct the path in the audit file",
+        )
+    return FolderContents(tables, {each.name: each for each in tables})
+
+
+class StoredPredictions:
+    """The tables as an encoder that has answered all it will: an identity by content, and nothing to run."""
+
+    family = "stored"
+    parameters = 0
+    device = "none"
+    crop: Crop | None = None
+
+    def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
+        self.weights_sha256 = files.weights_sha256
+        self.identity = EncoderIdentity(files.digest, digest_json("stored"), "stored predictions", "none", "none")
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """A table of what was chosen for the images of one dataset.
+
+    Attributes
+    ----------
+    path : Path
+    dataset : str
+        Id in the audit file, for messages.
+    names : mapping of str to str
+        What the table calls a candidate -> the candidate, its prompt, or a category of the suite.
+    image : str
+        Column with the image's path or sha256, where a row is an image.
+    counts : ColumnMap or None
+        The map of the dataset, where the table is one of counts.
+    """
+
+    path: Path
+    dataset: str
+    names: Mapping[str, str]
+    image: str
+    counts: ColumnMap | None = None
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that name what was chosen: candidates of counts, suites of rows."""
+        name = self.path.name
+        csv = self.path.suffix == ".csv"
+        columns = read_header(self.path, name=name).names if csv else tuple(table_schema(self.path, name=name).names)
+        return candidate_columns(self.counts, columns) if self.counts else columns
+
+    def answers(self, suite: Suite) -> bool:
+        """Return whether the table holds predictions of a suite of outcomes."""
+        if self.counts is None:
+            return suite.id in self.columns
+        return all(_candidate(suite, self.names, column) is not None for column in self.columns)
+
+    def require(self, suites: Iterable[Suite]) -> None:
+        """Refuse suites that the table has no predictions of.
+
+        Raises
+        ------
+        EncodingError
+            With the columns that no candidate is named by, or the column that is absent.
+        """
+        for suite in suites:
+            if self.answers(suite):
+                continue
+            if self.counts is None:
+                raise EncodingError(
+                    f"the table has no predictions of the suite `{suite.id}`",
+                    where=self.path,
+                    found=f"columns {', '.join(self.columns)}",
+                    expected=f"a column `{suite.id}` with the candidate that matched best",
+                )
+            unknown = [column for column in self.columns if _candidate(suite, self.names, column) is None]
+            raise EncodingError(
+                f"{len(unknown)} of {len(self.columns)} columns of counts are of no candidate of `{suite.id}`",
+                where=self.path,
+                found=printable(", ".join(unknown)),
+                expected=_known(suite),
+                hint="say under `predictions.names` of the encoder which candidate, or category, a column is; a column "
+                "of totals is `map.total` of the dataset",
+            )
+
+    def chosen(self, suites: Sequence[Suite], records: pl.DataFrame) -> tuple[dict[str, NDArray[np.int64]], int]:
+        """Return the candidate that each record was assigned to, by suite, and how many rows are of no record.
+
+        Parameters
+        ----------
+        records : DataFrame
+            `path` and `image_id` of n accepted images.
+
+        Returns
+        -------
+        (dict of str to (n,) int64, int)
+            Positions of candidates; rows of images that were not accepted are counted, and left aside.
+
+        Raises
+        ------
+        EncodingError
+            If a suite is not in the table, a row cannot be read, an image stands in two rows or in none, or a value
+            is no candidate: with file, line, column, and how many there are of the kind.
+        """
+        self.require(suites)
+        if self.counts is not None:
+            counted = [counted_as(path) for path in records["path"]]
+            return {suite.id: self._positions(suite, counted, lambda i: "") for suite in suites}, 0
+        rows = self._rows([suite.id for suite in suites])
+        by_name = {row.values[self.image]: row for row in rows}
+        found = [by_name.get(path) or by_name.get(image) for path, image in records.select("path", "image_id").rows()]
+        if absent := [path for path, row in zip(records["path"], found) if row is None]:
+            raise EncodingError(
+                f"{len(absent)} of {records.height} images of `{self.dataset}` have no prediction",
+                where=f"{self.path}, column `{self.image}`",
+                found=f"{len(rows)} rows; no row of {', '.join(absent[:_MOST_SHOWN])}",
+                expected="a row for every accepted image, by its path or its sha256",
+                hint="add the rows, or take the images out of the dataset's table",
+            )
+        kept = [row for row in found if row is not None]
+        chosen = {
+            suite.id: self._positions(
+                suite, [row.values[suite.id] for row in kept], lambda i: f", line {kept[i].line}, column "
+            )
+            for suite in suites
+        }
+        return chosen, len(rows) - len({row.line for row in kept})
+
+    def _rows(self, suites: Sequence[str]) -> list[Row]:
+        if self.image not in self.columns:
+            raise EncodingError(
+                "the table of predictions does not say which image a row is",
+                where=self.path,
+                found=f"columns {', '.join(self.columns)}",
+                expected=f"a column `{self.image}`",
+                hint="name it under `predictions.image` of the encoder",
+            )
+        rows = list(table_rows(self.path, name=self.path.name, columns=[self.image, *suites]))
+        if refused := [row for row in rows if isinstance(row, Refusal)]:
+            raise EncodingError(
+                f"{len(refused)} rows of the table of predictions cannot be read: {refused[0].message}",
+                where=f"{self.path}, line {refused[0].line}",
+                found=refused[0].found,
+                expected=refused[0].expected,
+            )
+        read = [row for row in rows if isinstance(row, Row)]
+        first_line: dict[str, int] = {}
+        again = [row for row in read if first_line.setdefault(row.values[self.image], row.line) != row.line]
+        if again:
+            image = again[0].values[self.image]
+            raise EncodingError(
+                f"{len(again)} rows are of an image that an earlier row is of",
+                where=f"{self.path}, line {again[0].line}, column `{self.image}`",
+                found=f"{printable(image)}, as in line {first_line[image]}",
+                expected="one row an image",
+            )
+        return read
+
+    def _positions(self, suite: Suite, values: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
+        position = {value: _candidate(suite, self.names, value) for value in dict.fromkeys(values)}
+        wrong = [i for i, value in enumerate(values) if position[value] is None]
+        if wrong:
+            raise EncodingError(
+                f"{len(wrong)} of {len(values)} predictions are no candidate of `{suite.id}`",
+                where=f"{self.path}{where(wrong[0])}`{suite.id}`",
+                found=printable(", ".join(repr(values[i]) for i in wrong[:_MOST_SHOWN])),
+                expected=_known(suite),
+                hint="say under `predictions.names` of the encoder which candidate, or category, it is",
+            )
+        return np.array([position[value] for value in values], dtype=np.int64)
+
+
+def _candidate(suite: Suite, names: Mapping[str, str], value: str) -> int | None:
+    """Return the position of a candidate by its id, prompt or, through `names` alone, its category (its first)."""
+    meant = names.get(value, value)
+    for i, candidate in enumerate(suite.candidates):
+        if meant in (candidate.id, candidate.text) or (value in names and meant == candidate.category):
+            return i
+    return None
+
+
+def _known(suite: Suite) -> str:
+    words = ", ".join(candidate.id for candidate in suite.candidates)
+    return f"{words}; or a category: {', '.join(dict.fromkeys(candidate.category for candidate in suite.candidates))}"
+
+
+def require_same_table(table: Path, index: Path) -> None:
+    """Refuse counts of another table than the dataset was read from: counts do not say which image is which.
+
+    Raises
+    ------
+    EncodingError
+        If the two files differ.
+    """
+    if not index.is_file() or digest_file(table) != digest_file(index):
+        raise EncodingError(
+            "these counts are not those that the dataset was read from",
+            where=table,
+            found="another table",
+            expected=f"the table at {index}: counts do not say which image is which",
+            hint="give each table of counts a dataset of its own",
+        )
