@@ -6,7 +6,7 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +24,7 @@ from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import Jackknife
-from plumbline.statistics.maxima import Disparity, Scale, estimate_disparity
+from plumbline.statistics.maxima import Disparity, LevelErrors, Levels, Scale, estimate_disparity, level_errors
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.power import detectable_value
 from plumbline.statistics.seeds import generator
@@ -303,6 +303,8 @@ class Resamples:
     jackknife : callable
     clusters : int or None
         How many clusters were resampled; None: single images.
+    errors : dict
+        The errors of levels that were asked for.
     """
 
     table: NDArray[np.int64]
@@ -311,6 +313,7 @@ class Resamples:
     jackknife: Callable[[TableStatistic], Jackknife]
     least_p: float = 0.0
     clusters: int | None = None
+    errors: dict[Levels, LevelErrors | None] = field(default_factory=dict, repr=False)
 
     def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
         """Apply `view` to every table: that of the data, the replicates and those of the jackknife."""
@@ -331,8 +334,15 @@ class Resamples:
             jackknife=self.jackknife,
             least_p=self.least_p,
             clusters=self.clusters,
+            errors=partial(self._errors_of, disparity.levels),
             confidence=confidence,
         )
+
+    def _errors_of(self, levels: Levels) -> LevelErrors | None:
+        if levels not in self.errors:
+            draws = self.table, self.resampled, self.permuted
+            self.errors[levels] = level_errors(levels, *draws, clusters=self.clusters)
+        return self.errors[levels]
 
 
 @dataclass(frozen=True)
@@ -450,13 +460,16 @@ class Statistic:
 
     def disparity_of_events(self) -> Disparity:
         """Return it as a function of what `of_events` takes."""
-        levels = group_rates if self.scale == "difference" else log_rates
-        return Disparity(
-            self.of_events,
-            lambda events: levels(events[..., :-1, :], events[..., -1:, :]),
-            over=self.over or "strata",
-            scale=self.scale,
-        )
+        levels = _rates_of_events if self.scale == "difference" else _log_rates_of_events
+        return Disparity(self.of_events, levels, over=self.over or "strata", scale=self.scale)
+
+
+def _rates_of_events(events: NDArray[Any]) -> NDArray[np.float64]:
+    return group_rates(events[..., :-1, :], events[..., -1:, :])
+
+
+def _log_rates_of_events(events: NDArray[Any]) -> NDArray[np.float64]:
+    return log_rates(events[..., :-1, :], events[..., -1:, :])
 
 
 def group_rates(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:

@@ -40,6 +40,9 @@ from plumbline.statistics.permutation import p_value
 Scale = Literal["difference", "relative", "ratio"]
 """What is told of a difference u of levels: u itself; of log levels exp(u) - 1 or exp(-u)."""
 
+Levels = Callable[[NDArray[Any]], NDArray[np.float64]]
+"""(k, ...) tables to (k, s, g) levels of g groups in each of s strata; nan for a group without images."""
+
 NOTABLE_BIAS = 0.25
 """`reason` reports a bias of more than this share of the interval."""
 _ZERO = 1e-12
@@ -64,7 +67,7 @@ class Disparity:
     """
 
     value: TableStatistic
-    levels: Callable[[NDArray[Any]], NDArray[np.float64]]
+    levels: Levels
     over: Literal["pairs", "strata", "all"] = "strata"
     scale: Scale = "difference"
 
@@ -92,6 +95,7 @@ def estimate_disparity(
     jackknife: Callable[[TableStatistic], Jackknife] | None = None,
     least_p: float = 0.0,
     clusters: int | None = None,
+    errors: Callable[[], LevelErrors | None] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """Estimate a disparity of a table of counts with its confidence interval and permutation p.
@@ -117,6 +121,8 @@ def estimate_disparity(
         where that is no evidence.
     clusters : int, optional
         Number of clusters, where these were resampled: t quantiles with one degree of freedom less.
+    errors : callable, optional
+        Gives the `level_errors` of the same draws, where several statistics share them.
     """
     value = float(disparity.value(table[None])[0])
     if np.isnan(value):
@@ -129,21 +135,22 @@ def estimate_disparity(
     estimate, few = replace(estimate, p=p), relabelling_reason(least_p, confidence)
     if np.isnan(estimate.ci_low):
         return replace(estimate, reason=joined(few, estimate.reason))
-    bounds = _bounds(disparity, value, table, resampled, permuted, clusters=clusters, confidence=confidence)
+    away = abs(value - disparity.parity)
+    # Where nothing differs, a disparity of chance alone is the bias.
+    bias = float(np.nanmean(np.abs(chance - disparity.parity)))
     if p > 1 - confidence:
-        estimate = extend_to_parity(
-            estimate, percentile(value, replicates, confidence=confidence), parity=disparity.parity
-        )
-    elif bounds is not None:
-        ends = sorted(abs(end - disparity.parity) for end in (estimate.ci_low, estimate.ci_high))
-        low = max(min(ends[0], bounds.low), beyond_chance(value, chance, scale=disparity.scale, confidence=confidence))
-        away = abs(value - disparity.parity)
-        low, high = min(max(low, 0.0), away), max(ends[1], bounds.high, away)
-        if inverted:
-            low, high = 1 - high, 1 - low
+        wider = percentile(value, replicates, confidence=confidence)
+        estimate = extend_to_parity(estimate, wider, parity=disparity.parity)
+    else:
+        found = errors() if errors else level_errors(disparity.levels, table, resampled, permuted, clusters=clusters)
+        bounds = _bounds(disparity, away, found, confidence=confidence)
+        low, high = sorted(abs(end - disparity.parity) for end in (estimate.ci_low, estimate.ci_high))
+        low, high, bias = min(low, bounds.low), max(high, bounds.high, away), bounds.bias
+        low = max(low, beyond_chance(value, chance, scale=disparity.scale, confidence=confidence))
+        low = min(max(low, 0.0), away)
+        low, high = (1 - high, 1 - low) if inverted else (low, high)
         estimate = replace(estimate, ci_low=low, ci_high=high)
-    biased = bias_reason(estimate, bounds.bias) if bounds else None
-    return replace(estimate, reason=joined(few, estimate.reason, biased))
+    return replace(estimate, reason=joined(few, estimate.reason, bias_reason(estimate, bias)))
 
 
 def extend_to_parity(estimate: Estimate, wider: Estimate, *, parity: float) -> Estimate:
@@ -304,44 +311,70 @@ class _Differences:
         return away(self.apart[top] + noise) - away(self.apart[[top]])
 
 
-def _bounds(
-    disparity: Disparity,
-    value: float,
+class LevelErrors(NamedTuple):
+    """The levels of groups with their bootstrap errors.
+
+    Attributes
+    ----------
+    levels : (s, g) float64
+        By stratum; nan for a group without images.
+    errors : (s × g, r) float64
+        Scaled to the variance that as few clusters have; 0 for a group without images.
+    covariance : (s × g, s × g) float64
+    df : float
+        Degrees of freedom; infinite for single images.
+    """
+
+    levels: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    df: float
+
+
+def level_errors(
+    levels: Levels,
     table: NDArray[np.int64],
     resampled: NDArray[np.int64],
     permuted: NDArray[np.int64],
     *,
-    clusters: int | None,
-    confidence: float,
-) -> _Bounds | None:
-    """Return the bounds of a disparity; None where no two groups have errors."""
-    levels = disparity.levels(table[None])[0]
-    draws = _by_level(disparity.levels(resampled))
-    present = np.flatnonzero(np.isfinite(levels.ravel()))
+    clusters: int | None = None,
+) -> LevelErrors | None:
+    """Return the errors of levels, see `Disparity.levels` and `estimate_disparity`; None with one cluster or draw."""
+    value = levels(table[None])[0]
+    draws, flat = _by_level(levels(resampled)), np.nan_to_num(value.ravel())
+    present = np.flatnonzero(np.isfinite(value.ravel()))
     draws = draws[:, np.isfinite(draws[present]).all(axis=0)]
     if draws.shape[1] < 2 or (clusters is not None and clusters < 2):
         return None
-    flat = np.nan_to_num(levels.ravel())
     errors = np.zeros_like(draws)
     errors[present] = draws[present] - flat[present, None]
     still = present[np.ptp(errors[present], axis=1) <= _ZERO * np.maximum(1.0, np.abs(flat[present]))]
     if len(still):
-        shuffled = _by_level(disparity.levels(permuted))[still]
+        shuffled = _by_level(levels(permuted))[still]
         shuffled = np.nan_to_num(shuffled - np.nanmean(shuffled, axis=1, keepdims=True))
         errors[still] = shuffled[:, np.arange(errors.shape[1]) % shuffled.shape[1]]
     factor, df = (1.0, np.inf) if clusters is None else (clusters / (clusters - 1), float(clusters - 1))
     errors *= np.sqrt(factor)
-    covariance = np.atleast_2d(np.cov(errors))
-    rows = [np.flatnonzero(seen) + i * levels.shape[1] for i, seen in enumerate(np.isfinite(levels))]
-    cells = [_Differences.of(each, flat, covariance) for each in rows if len(each) > 1]
+    return LevelErrors(value, errors, np.atleast_2d(np.cov(errors)), df)
+
+
+def _bounds(disparity: Disparity, away: float, found: LevelErrors | None, *, confidence: float) -> _Bounds:
+    """Return the bounds of a disparity; without errors those that say nothing."""
+    nothing = _Bounds(np.inf, -np.inf, 0.0)
+    if found is None:
+        return nothing
+    seen = np.isfinite(found.levels)
+    flat = np.nan_to_num(found.levels.ravel())
+    rows = [np.flatnonzero(of) + i * seen.shape[1] for i, of in enumerate(seen)]
+    cells = [_Differences.of(each, flat, found.covariance) for each in rows if len(each) > 1]
     if disparity.over == "pairs":
         cells = [cell.chosen([pair]) for cell in cells for pair in range(len(cell))]
     elif disparity.over == "all" and cells:
         parts = zip(*((cell.larger, cell.smaller, cell.apart, cell.error) for cell in cells))
         cells = [_Differences(*map(np.concatenate, parts))]
     if not cells or max(cell.error.max() for cell in cells) <= _ZERO:
-        return None
-    return _of_cells(cells, errors, disparity.scale, abs(value - disparity.parity), df=df, confidence=confidence)
+        return nothing
+    return _of_cells(cells, found.errors, disparity.scale, away, df=found.df, confidence=confidence)
 
 
 def _by_level(levels: NDArray[np.float64]) -> NDArray[np.float64]:
