@@ -92,11 +92,13 @@ class ClusterPermutation:
 
     def draw(self, rows: int, rng: np.random.Generator) -> Relabelled:
         """Deal out the blocks `rows` times."""
-        places = np.empty((rows, len(self.groups)), dtype=np.int64)
-        places[:] = np.arange(len(self.groups))
+        # Blocks of one size: labels alone are dealt, which takes the same random numbers.
+        cards = self.groups if self.even else np.arange(len(self.groups))
+        dealt = np.empty((rows, len(cards)), dtype=np.int64)
+        dealt[:] = cards
         for own in self.strata:
-            places[:, own] = rng.permuted(np.broadcast_to(own, (rows, *own.shape)), axis=-1)
-        return Relabelled(self.groups[places], None if self.even else self._weights(places, rng))
+            dealt[:, own] = rng.permuted(np.broadcast_to(cards[own], (rows, *own.shape)), axis=-1)
+        return Relabelled(dealt, None) if self.even else Relabelled(self.groups[dealt], self._weights(dealt, rng))
 
     def _weights(self, places: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Return how often each image counts where its block fills a place: as evenly as whole numbers can."""
@@ -147,7 +149,8 @@ class ClusterPermutation:
         # Blocks of few images: counting these is faster than adding up a column for each outcome.
         size, tables = n_groups * n_outcomes, []
         for drawn in self.draws(permutations, rng):
-            labels = drawn.labels[:, self.blocks]
+            # Blocks are in the order of their first images: of one image each, they are the images.
+            labels = drawn.labels if len(self.groups) == len(outcome) else drawn.labels[:, self.blocks]
             cell = (np.arange(len(labels))[:, None] * n_groups + labels) * n_outcomes + outcome
             tables.append(np.bincount(cell.ravel(), minlength=len(labels) * size).reshape(-1, n_groups, n_outcomes))
         return np.concatenate(tables)
