@@ -220,7 +220,8 @@ def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str
                 absent += [f"{where}: {why}" for why in compared.absent]
         except PlumblineError as error:
             absent.append(f"{where}: {error}")
-        frames.append(table_differences(old.rows, new.rows, paired, models=names))
+        level = new.workspace.audit.statistics.confidence
+        frames.append(table_differences(old.rows, new.rows, paired, models=names, confidence=level))
         causes[where] = list(_causes(old, new, changed))
     return AuditDiff(with_q(frames), pl.concat(flipped), causes, absent, not_compared)
 

@@ -1,4 +1,5 @@
 import math
+from statistics import NormalDist
 
 import polars as pl
 import pytest
@@ -44,7 +45,9 @@ def test_numbers_of_both_sides_stand_side_by_side_with_an_interval_of_both():
     # Zou & Donner: each end takes the nearer distances of the two intervals.
     assert found["ci_low"] == pytest.approx(1.0 - math.hypot(0.4, 0.3))
     assert found["ci_high"] == pytest.approx(1.0 + math.hypot(0.5, 0.2))
-    assert found["compared"] == "as if independent" and found["p"] is None and "independent" in found["reason"]
+    assert found["compared"] == "as if independent" and "independent" in found["reason"]
+    # A normal estimate with the nearer end at 0.5 has an error of 0.5 / 1.96.
+    assert found["p"] == pytest.approx(2 * NormalDist().cdf(-1.0 / (0.5 / 1.959964)), rel=1e-4)
 
 
 def test_a_paired_comparison_stands_for_the_rows_of_the_tables():
@@ -126,10 +129,23 @@ def test_what_is_small_unclear_or_not_asked_for_is_none(calm):
     assert regressions(differences([], [], [calm]), LIMITS).is_empty()
 
 
-def test_without_pairs_the_interval_decides():
+def test_without_pairs_the_intervals_decide_and_are_corrected():
     apart = differences([row("max_skew", 1.0, 0.9, 1.1)], [row("max_skew", 2.0, 1.9, 2.1)])
     overlapping = differences([row("max_skew", 1.0, 0.1, 3.1)], [row("max_skew", 2.0, 0.9, 3.1)])
     assert regressions(apart, LIMITS).height == 1 and regressions(overlapping, LIMITS).is_empty()
+
+
+def test_one_interval_without_0_among_twenty_is_no_regression():
+    def sides(events):
+        old, new = (
+            [row("max_skew", 1.0, 0.8, 1.2, event=each) for each in events],
+            [row("max_skew", 1.31 if each == "crime" else 1.0, 1.1, 1.52, event=each) for each in events],
+        )
+        return differences(old, new)
+
+    alone, among = sides(["crime"]), sides(["crime", *map(str, range(19))])
+    assert (alone["ci_low"] > 0).all() and regressions(alone, LIMITS).height == 1
+    assert (among["ci_low"] > 0).sum() == 1 and regressions(among, LIMITS).is_empty()
 
 
 def test_q_is_over_all_cells():

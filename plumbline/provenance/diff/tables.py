@@ -199,7 +199,12 @@ def causes_of_change(old: pl.DataFrame, new: pl.DataFrame) -> list[str]:
 
 
 def table_differences(
-    old: pl.DataFrame, new: pl.DataFrame, paired: Sequence[Row] = (), *, models: tuple[str, str]
+    old: pl.DataFrame,
+    new: pl.DataFrame,
+    paired: Sequence[Row] = (),
+    *,
+    models: tuple[str, str],
+    confidence: float = 0.95,
 ) -> pl.DataFrame:
     """Return every number of two tables side by side, with their difference new - old.
 
@@ -212,19 +217,22 @@ def table_differences(
         tables' own rows, unless the number is undefined in one of them, or is of other prompts.
     models : (str, str)
         Old and new.
+    confidence : float
+        Of the intervals of both tables.
 
     Returns
     -------
     DataFrame
         In `DIFF_SCHEMA`, without q. Without a paired comparison the interval is made of both intervals as if they were
         independent (Zou & Donner 2008, "Construction of confidence limits about effect measures", equation 2): too
-        wide rather than too narrow where the sides are of the same images. It has no p. A number that one side lacks
+        wide rather than too narrow where the sides are of the same images. Its p is that of a normal estimate with the
+        same interval, so that it is corrected with all others. A number that one side lacks
         is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
         changes what the others win, whatever the model does.
     """
     worded = [row | {"reason": _worded(row.get("reason"))} for row in paired]
     pairs = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
-    together = _joined_sides(old, new, models)
+    together = _joined_sides(old, new, models, confidence)
     unlike = pl.concat(
         [
             *(side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)),
@@ -254,7 +262,9 @@ _PAIRED_SCHEMA = {name: kind for name, kind in DIFF_SCHEMA.items() if name not i
 }
 
 
-def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str]) -> pl.DataFrame:
+def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str], confidence: float) -> pl.DataFrame:
+    from scipy.special import ndtr, ndtri
+
     sides = [
         side.select(*KEYS, *(pl.col(each).alias(f"{each}_{name}") for each in _CARRIED), pl.lit(True).alias(name))
         for name, side in (("old", old), ("new", new))
@@ -282,6 +292,14 @@ def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
         compared=pl.when(lacking.is_not_null()).then(pl.lit(ONE_SIDE)).otherwise(pl.lit(INDEPENDENT)),
         reason=pl.concat_str([lacking, independent, *of_sides], separator="; ", ignore_nulls=True),
     )
+    toward = (
+        pl.when(pl.col("value") > 0)
+        .then(pl.col("value") - pl.col("ci_low"))
+        .otherwise(pl.col("ci_high") - pl.col("value"))
+    )
+    errors = differences.select((pl.col("value").abs() / toward).fill_null(float("nan")))["value"].to_numpy()
+    p = pl.Series("p", 2 * ndtr(-errors * ndtri((1 + confidence) / 2))).fill_nan(None)
+    differences = differences.with_columns(p)
     # Two checkpoints are each asked in the wording of their family.
     return _without_other_prompts(differences) if models[0] == models[1] else differences
 
@@ -292,6 +310,7 @@ def _without_other_prompts(differences: pl.DataFrame) -> pl.DataFrame:
     other = changed.fill_null(value=False)
     return differences.with_columns(
         *(pl.when(~other).then(name).otherwise(float("nan")).alias(name) for name in ("value", "ci_low", "ci_high")),
+        p=pl.when(~other).then("p"),
         compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
         reason=pl.when(other).then(_words("other_prompts")).otherwise("reason"),
     )
@@ -318,9 +337,9 @@ BEFORE = "before"
 def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
     """Return the rows that moved away from parity by significantly more than is allowed, largest first.
 
-    Clearly: q below `significance` where the same images or sets were compared; an interval without 0 where only the
-    two intervals are known. Of a metric with a headline definition only that one counts, and only checkpoints as they
-    are: what a mitigation does is judged elsewhere.
+    Significantly: q below `significance`, of paired comparisons and of those from two intervals alike. Of a metric
+    with a headline definition only that one counts, and only checkpoints as they are: what a mitigation does is judged
+    elsewhere.
 
     Parameters
     ----------
@@ -331,19 +350,11 @@ def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, signi
     """
     headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
     limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
-    excludes_zero = (pl.col("ci_low") > 0) | (pl.col("ci_high") < 0)
-    clear = (
-        pl.when(pl.col("compared") == PAIRED)
-        .then(pl.col("q") < significance)
-        .when(pl.col("compared") == INDEPENDENT)
-        .then(excludes_zero)
-        .otherwise(False)
-    )
     return differences.filter(
         pl.col("condition") == BEFORE,
         headline.is_null() | (pl.col("definition") == headline),
         pl.col("worse") > limit,
-        clear,
+        pl.col("q") < significance,
     ).sort(
         pl.col("worse") / limit, "metric", "dataset", "event", descending=[True, False, False, False], nulls_last=True
     )
