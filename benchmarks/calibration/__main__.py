@@ -17,7 +17,7 @@ import polars as pl
 from benchmarks.calibration.blocks import MOST_WIDTH, simulated, worst
 from plumbline.concurrency import usable_cores
 
-BLOCKS = ("rows", "maxima", "sets", "few_sets", "audits", "unequal_spread", "selection")
+BLOCKS = ("rows", "maxima", "sets", "few_sets", "audits", "unequal_spread", "selection", "floor")
 """Modules of this package, in the order in which they are run."""
 
 

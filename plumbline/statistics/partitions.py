@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from plumbline.blocks import blocks as blocks_of_rows
 from plumbline.errors import MetricError
+from plumbline.statistics.permutation import tail_p_values
 from plumbline.statistics.seeds import generator
 
 EXACT_LIMIT = 200_000
@@ -315,12 +316,16 @@ class PermutationCounts:
         Partitions compared with.
     exact : bool
         Whether they are all partitions there are, the observed one among them.
+    tails : (2, m) float64 or None
+        Of random partitions: p upwards and downwards of columns that none of them reaches, from a fitted tail; nan
+        elsewhere.
     """
 
     above: NDArray[np.int64]
     below: NDArray[np.int64]
     total: int
     exact: bool
+    tails: NDArray[np.float64] | None = None
 
     def p_values(self, alternative: Alternative = "greater", *, strict: bool = False) -> NDArray[np.float64]:
         """Return the p-value of each column.
@@ -331,16 +336,24 @@ class PermutationCounts:
             "two-sided" is twice the smaller of the two others, at most 1.
         strict : bool
             False: the share of partitions at least as extreme, and of random ones (1 + count) / (1 + total) (Phipson &
-            Smyth 2010). True: the share of more extreme ones, which may be 0.
+            Smyth 2010), or what the fitted tail tells where none is as extreme (`tail_p_values`). True: the share of
+            more extreme ones, which may be 0.
         """
         if alternative == "two-sided":
             sides = [self.p_values(side, strict=strict) for side in ("greater", "less")]
             return np.minimum(1.0, 2 * np.minimum(*sides))
-        more, other = (self.above, self.below) if alternative == "greater" else (self.below, self.above)
+        greater = alternative == "greater"
+        more, other = (self.above, self.below) if greater else (self.below, self.above)
         if strict:
             return more / self.total
         at_least = self.total - other
-        return at_least / self.total if self.exact else (1 + at_least) / (1 + self.total)
+        if self.exact:
+            return at_least / self.total
+        p = (1 + at_least) / (1 + self.total)
+        if self.tails is None:
+            return p
+        tail = self.tails[0 if greater else 1]
+        return np.where(np.isnan(tail) | (at_least > 0), p, tail)
 
 
 class PartitionTests(NamedTuple):
@@ -448,10 +461,18 @@ def exact_partition_test(
 
 
 def _counts(
-    above: NDArray[np.int64], below: NDArray[np.int64], total: int, swapped: bool, *, exact: bool
+    above: NDArray[np.int64],
+    below: NDArray[np.int64],
+    total: int,
+    swapped: bool,
+    *,
+    exact: bool,
+    tails: NDArray[np.float64] | None = None,
 ) -> PermutationCounts:
-    """Return counts of subsets of the smaller group as those of the first one."""
-    return PermutationCounts(*((below, above) if swapped else (above, below)), total, exact)
+    """Return counts of subsets of the smaller group, and (2, m) tails, as those of the first group."""
+    if swapped:
+        above, below, tails = below, above, None if tails is None else tails[::-1]
+    return PermutationCounts(above, below, total, exact, tails)
 
 
 def random_partition_test(
@@ -510,11 +531,20 @@ def random_partition_test(
     above, below = (np.zeros((len(groups), len(varies)), dtype=np.int64) for _ in range(2))
     total, place = 0, {size: i for i, size in enumerate(sizes)}
 
+    # Columns that no subset of the first part reaches: their values are kept for the tail.
+    kept: list[NDArray[np.int64]] = []
+    values: list[list[NDArray[np.floating]]] = [[] for _ in groups]
+
     def tally(sums: list[NDArray[np.floating]], slack: list[NDArray[np.floating]], *, ties: bool) -> NDArray[np.bool_]:
         """Count the subsets that lie beyond the slack and return which do not, (rows,): ties, or undecided."""
         sides, near = [], np.zeros(len(sums[0]), dtype=bool)
         for g, size in enumerate(of_size):
             difference = compared(sums[place[size]], g)
+            if not ties:
+                if len(kept) == g:
+                    seldom = (difference.max(axis=0) < -slack[g]) | (difference.min(axis=0) > slack[g])
+                    kept.append(np.flatnonzero(seldom & varies))
+                values[g].append(difference[:, kept[g]])
             sides.append(((difference > slack[g]) & varies, (difference < -slack[g]) & varies))
             near |= (~(sides[g][0] | sides[g][1]) & varies).any(axis=1)
         for g, (more, less) in enumerate(sides):
@@ -530,12 +560,25 @@ def random_partition_test(
         undecided = np.concatenate([tally(list(few.sums(single)), doubts, ties=False) for few in block.parts()])
         if undecided.any():
             tally(list(block.chosen(np.flatnonzero(undecided)).sums(standardised)), slacks, ties=True)
-    return [
-        PartitionTests(
-            _counts(more[:m], less[:m], total, swap, exact=False), _counts(more[m:], less[m:], total, swap, exact=False)
+    found = []
+    for g, swap in enumerate(swapped):
+        target = np.concatenate([_studentised(observed[g][:m], observed[g][m:], slopes[g]), observed[g][:m][raw]])
+        target = target[kept[g], None]
+        drawn = np.concatenate(values[g]).T + target
+        # Squares of what is nearly normal have a nearly exponential tail.
+        target, drawn = target * np.abs(target), drawn * np.abs(drawn)
+        tails = np.full((2, len(varies)), np.nan)
+        for side, sign in enumerate((1, -1)):
+            tails[side, kept[g]] = tail_p_values(sign * target[:, 0], sign * drawn)
+        found.append(
+            PartitionTests(
+                *(
+                    _counts(above[g][c], below[g][c], total, swap, exact=False, tails=tails[:, c])
+                    for c in (slice(m), slice(m, None))
+                )
+            )
         )
-        for more, less, swap in zip(above, below, swapped)
-    ]
+    return found
 
 
 def smaller_size(in_a: NDArray[np.bool_]) -> int:

@@ -12,6 +12,8 @@ from plumbline.errors import MetricError
 MAX_ADDITIONS = 2_000_000_000
 """Maximum number of additions of the exact test, about two seconds; above it sums are drawn at random."""
 _AT_ONCE = 4_000_000
+SLACK = 1e-12
+"""Values within this, in relation to their size where that is above 1, are ties."""
 
 
 def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -62,10 +64,107 @@ def _hypergeometric(left: NDArray[np.int64], size: int, rng: np.random.Generator
     return drawn
 
 
+_TAILS = (0.025, 0.02, 0.015, 0.01, 0.005)
+"""Shares of the draws that a tail is fitted to, one after the other until one fits: 250 of 10,000, then fewer."""
+_FEWEST = 50
+"""Draws in a tail at least; with fewer, p stays at 1 / (1 + draws)."""
+_MISFIT = 0.95, 3.0
+"""Anderson-Darling statistic above which a tail is no generalised Pareto: 5% of true ones, of 50 to 250 draws; and of a
+tail that ends, 1%, since an exponential one that takes its place errs upwards."""
+REACH = 100
+"""A tail tells p down to this part of the smallest p that the draws themselves can give."""
+
+
+def tail_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]:
+    """Return the p-value of values that no draw reaches, from a generalised Pareto tail (Knijnenburg et al. 2009).
+
+    The largest 2.5% of the draws, or fewer where these do not fit, less a threshold just below them, are fitted by
+    L-moments (Hosking & Wallis 1987), with an exponential tail where the fitted one would end: p is never 0 and, for
+    the bounded and normal statistics of permutation tests, errs upwards. It is no less than 1 / (`REACH` (1 + draws)).
+
+    Parameters
+    ----------
+    observed : (m,) float
+    draws : (m, r) float
+        Under the null hypothesis.
+
+    Returns
+    -------
+    (m,) float64
+        nan where a draw is at least as large, where no tail is Pareto by the Anderson-Darling test (values of few
+        kinds, such as small counts), or where each has fewer than 50 draws.
+    """
+    value, drawn = np.asarray(observed, dtype=np.float64), np.asarray(draws)
+    p, r = np.full(value.shape, np.nan), drawn.shape[-1]
+    longest = int(_TAILS[0] * r)
+    if longest < _FEWEST or not len(value):
+        return p
+    # An undefined draw counts as extreme, and no tail is needed.
+    left = np.flatnonzero(drawn.max(axis=1) < value)
+    if not left.size:
+        return p
+    top = np.sort(np.partition(drawn[left], r - longest - 1, axis=1)[:, r - longest - 1 :].astype(np.float64), axis=1)
+    for k in (int(share * r) for share in _TAILS):
+        if k < _FEWEST or not left.size:
+            break
+        tail = _fitted_tail(value[left], top[:, -k - 1 :])
+        fits = ~np.isnan(tail)
+        p[left[fits]] = np.clip(k / r * tail[fits], 1 / (REACH * (1 + r)), 1 / (1 + r))
+        left, top = left[~fits], top[~fits]
+    return p
+
+
+def _fitted_tail(value: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability of more than (m,) values in the tails of (m, k + 1) largest draws; nan if not Pareto."""
+    k = top.shape[1] - 1
+    threshold = (top[:, 0] + top[:, 1]) / 2
+    excess = top[:, 1:] - threshold[:, None]
+    first = excess.mean(axis=1)
+    second = 2 * (excess * np.arange(k) / (k - 1)).mean(axis=1) - first
+    varies = second > SLACK * np.maximum(1.0, np.abs(threshold))
+    ratio = np.divide(first, second, out=np.full(len(top), 2.0), where=varies)
+    misfit = _anderson_darling(excess, 2 - ratio, first * (ratio - 1))
+    fits = varies & (misfit <= np.where(ratio > 2, _MISFIT[1], _MISFIT[0]))
+    shape, scale = np.maximum(2 - ratio, 0.0), np.where(ratio > 2, first, first * (ratio - 1))
+    return np.where(fits, np.exp(_log_survival(value - threshold, shape, scale)), np.nan)
+
+
+def _log_survival(
+    excess: NDArray[np.float64], shape: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the log of the probability of more under the generalised Pareto distribution, elementwise."""
+    steps = excess / np.maximum(scale, 1e-300)
+    curved = np.abs(shape) > 1e-6
+    inside = np.maximum(shape * steps, -1 + 1e-12)
+    return np.where(curved, -np.log1p(inside) / np.where(curved, shape, 1.0), -steps)
+
+
+def _anderson_darling(
+    excess: NDArray[np.float64], shape: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the distance of (m, k) ascending excesses from their generalised Pareto distributions."""
+    k = excess.shape[1]
+    survival = np.minimum(_log_survival(excess, shape[:, None], scale[:, None]), -1e-12)
+    below = np.log(-np.expm1(survival))
+    weight = (2 * np.arange(1, k + 1) - 1) / k
+    return -k - (weight * (below + survival[:, ::-1])).sum(axis=1)
+
+
+def upper_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]:
+    """Return the p-values of (m,) values among (m, r) draws, or (1, r) that all share; see `p_value`."""
+    value, drawn = np.asarray(observed, dtype=np.float64), np.asarray(draws)
+    slack, drawn = SLACK * np.maximum(1.0, np.abs(value)), np.broadcast_to(drawn, (len(value), drawn.shape[1]))
+    extreme = (drawn >= (value - slack)[:, None]) | np.isnan(drawn)
+    p = (1 + np.count_nonzero(extreme, axis=1)) / (1 + drawn.shape[1])
+    tail = tail_p_values(value - slack, drawn)
+    return np.where(np.isnan(value), np.nan, np.where(np.isnan(tail), p, tail))
+
+
 def p_value(observed: float, permuted: ArrayLike, *, alternative: Literal["greater", "less"] = "greater") -> float:
     """Return (1 + permutations at least as extreme) / (1 + permutations) (Phipson & Smyth 2010).
 
-    The +1 counts the data among the permutations, so that p is never 0 and the test keeps its level exactly.
+    The +1 counts the data among the permutations, so that p is never 0 and the test keeps its level exactly. Where none
+    of several thousand is as extreme, p is that of the fitted tail, see `tail_p_values`.
 
     Parameters
     ----------
@@ -78,12 +177,8 @@ def p_value(observed: float, permuted: ArrayLike, *, alternative: Literal["great
     alternative : {"greater", "less"}
         Which side is extreme.
     """
-    if np.isnan(observed):
-        return float("nan")
-    values = np.asarray(permuted, dtype=np.float64)
-    slack = 1e-12 * max(1.0, abs(observed))
-    extreme = values >= observed - slack if alternative == "greater" else values <= observed + slack
-    return float((1 + np.count_nonzero(extreme | np.isnan(values))) / (1 + values.size))
+    sign = 1 if alternative == "greater" else -1
+    return float(upper_p_values([sign * observed], sign * np.asarray(permuted, dtype=np.float64)[None])[0])
 
 
 def permute_strata(tables: NDArray[np.int64], *, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -147,8 +242,7 @@ def within_cluster_sum_test(
     kinds = max(len(np.unique(row)) for row in table)
     if len(table) * longest * kinds > 2 * MAX_ADDITIONS:
         sums = _random_sums(table, draws, np.random.default_rng(0) if rng is None else rng)
-        upper = np.array([1 + (sums >= each).sum() for each in observed]) / (1 + draws)
-        lower = np.array([1 + (sums <= each).sum() for each in observed]) / (1 + draws)
+        upper, lower = (upper_p_values(sign * observed, np.tile(sign * sums, (len(observed), 1))) for sign in (1, -1))
     else:
         mass = _mass(table, longest)
         # Added from the small end, so that tails keep all their digits.

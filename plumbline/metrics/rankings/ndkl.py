@@ -35,11 +35,11 @@ from plumbline.metrics.rankings.ranking import (
     RankedGroups,
     Shares,
     rank_labelled,
-    upper_p_values,
 )
 from plumbline.reasons import joined, reason
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.jackknife import t_intervals
+from plumbline.statistics.permutation import upper_p_values
 from plumbline.statistics.seeds import generator
 
 CHANCE_PERMUTATIONS = 2_000

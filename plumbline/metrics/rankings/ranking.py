@@ -243,16 +243,3 @@ class RankedGroups:
     def only(self, chosen: slice) -> RankedGroups:
         """Return some of the rankings."""
         return replace(self, order=self.order[chosen])
-
-
-def upper_p_values(value: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return p = (1 + draws at least as large) / (1 + draws) (Phipson & Smyth 2010) of many values at once.
-
-    Parameters
-    ----------
-    value : (m,) float
-    chance : (m, p) or (1, p) float
-        Ties within 1e-12 count as at least as large.
-    """
-    slack = 1e-12 * np.maximum(1.0, np.abs(value))
-    return (1 + (chance >= (value - slack)[:, None]).sum(axis=1)) / (1 + chance.shape[1])

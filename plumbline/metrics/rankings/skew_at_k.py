@@ -14,18 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.rankings.ranking import (
-    Desired,
-    ImageClusters,
-    RankedGroups,
-    Shares,
-    rank_labelled,
-    upper_p_values,
-)
+from plumbline.metrics.rankings.ranking import Desired, ImageClusters, RankedGroups, Shares, rank_labelled
 from plumbline.reasons import reason
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import bca_array, percentile_array, wilson
 from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.permutation import upper_p_values
 from plumbline.statistics.rankings import (
     CLUSTER_RESAMPLES,
     cluster_resampled_top_counts,
@@ -330,9 +324,9 @@ def _cross_table(units: NDArray[np.int64], ranked: RankedGroups) -> NDArray[np.i
 
 def _two_sided(counts: NDArray[np.int64], chance: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return twice the smaller one-sided permutation p of counts (m, g) among (m, g, p), at most 1."""
-    above = 1 + (chance >= counts[..., None]).sum(axis=-1)
-    below = 1 + (chance <= counts[..., None]).sum(axis=-1)
-    return np.minimum(2 * np.minimum(above, below) / (1 + chance.shape[-1]), 1.0)
+    values, drawn = counts.ravel(), chance.reshape(-1, chance.shape[-1])
+    one_sided = np.minimum(upper_p_values(values, drawn), upper_p_values(-values, -drawn))
+    return np.minimum(2 * one_sided, 1.0).reshape(counts.shape)
 
 
 class SkewEstimates(NamedTuple):
