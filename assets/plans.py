@@ -118,7 +118,7 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
     entry = workspace.audit.encoders[encoder]
-    return architecture_summary(encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family)
+    return architecture_summary(encoder, entry.address, workspace.encoder_folder(encoder), family=entry.family)
 
 
 def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:

@@ -14,6 +14,7 @@ from upath import UPath
 
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import CheckpointFiles
+from plumbline.checkpoints.pickled import readable_folder
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
@@ -21,7 +22,7 @@ from plumbline.config.parts import with_current_keys
 from plumbline.config.recorded import recorded
 from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
-from plumbline.encoders.folders import checkpoint_files
+from plumbline.encoders.folders import CONVERTED, checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
@@ -227,13 +228,21 @@ class Workspace:
         """Return where the checkpoint of an address lies, whether it is there or not."""
         return parse_address(address, project=PROJECT).folder_in(self.fetched)
 
+    def encoder_folder(self, encoder: str) -> Path:
+        """Return where an encoder's checkpoint lies as the libraries read it: converted, where it was a pickle."""
+        entry = self.audit.encoders[encoder]
+        folder = self.checkpoint_folder(entry.address)
+        return readable_folder(folder, f"encoder `{encoder}`", kept=self.fetched / CONVERTED, model=entry.model)
+
     def checkpoint(self, encoder: str) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""
         with unrecorded():  # where it lies is not what it is
             entry = self.audit.encoders.get(encoder)
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
-        files = checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family)
+        files = checkpoint_files(
+            encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family, model=entry.model
+        )
         self.note("encoder_checkpoint", encoder, value=files.version)
         return files
 

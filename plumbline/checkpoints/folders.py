@@ -26,7 +26,10 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 # Beside the weights these decide what a checkpoint computes; read-me files and licences do not.
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken")
-_NOTES = ("training.json", "fetched.json")
+CONVERTED_NOTE = "converted.json"
+"""What a folder of converted weights was made of: names and sha256, before and after."""
+
+_NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
 # What transformers reads of a folder beside weights and vocabularies.
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
 # Any of these would have transformers run what it finds, fetch it, or load something else than the digested weights.
@@ -108,7 +111,7 @@ class CheckpointFiles:
     @classmethod
     def read(cls, name: str, folder: Path, contents: FolderContents, family: str, **more: Any) -> Self:
         """Digest the contents of a folder."""
-        shas = {file: _digest(path) for file, path in contents.deciding.items()}
+        shas = {file: file_digest(path) for file, path in contents.deciding.items()}
         parts = {path.name: shas[path.name] for path in contents.weights}
         weights = next(iter(parts.values())) if len(parts) == 1 else digest_json(parts)
         deciding = tuple(sorted(shas.items()))
@@ -118,7 +121,7 @@ class CheckpointFiles:
 _LARGE = 1 << 26
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """Return a file's sha256; a large one is read again only if it was written since this process read it.
 
     An audit asks for it with every slice, and the weights of a large model take minutes to read.

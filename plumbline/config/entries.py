@@ -102,6 +102,8 @@ class EncoderEntry(Part):
     """`local-dir:PATH`, `stored:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"""
     family: FamilyName | None = None
     """which library reads it; found from its files when absent"""
+    model: str | None = None
+    """architecture of a `.pt` that open_clip's trainer wrote; by default from `params.txt` beside it"""
     factors: dict[str, str] = Field(default_factory=dict)
     """design factors, such as size or data source"""
     wording: Wording | None = None

@@ -116,10 +116,14 @@ class DualEncoder(Encoder, Protocol):
     logit_scale : float
         The checkpoint's own factor from cosine to logit (CLIP: the exponentiated temperature; ALIGN: one over the
         temperature); 1 where products of the vectors are logits already.
+    logit_bias : float
+        What the checkpoint adds to scale x cosine: 0, but for models trained with a sigmoid, whose probability of a
+        match is 1 / (1 + exp(-logit)). A choice or a softmax over candidates is the same with it or without.
     """
 
     width: int
     logit_scale: float
+    logit_bias: float
 
     def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
         """Return (b, d) embeddings of a batch of `prepare`d images, float32 and not normalised."""

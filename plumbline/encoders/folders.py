@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -9,12 +10,16 @@ from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORME
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
+from plumbline.checkpoints.pickled import readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
 from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
+
+CONVERTED = "converted"
+"""Folder of converted checkpoints, below that of fetched ones."""
 
 
 class CheckpointContents(NamedTuple):
@@ -33,8 +38,9 @@ def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None
         As `locate` does.
     """
     read_as, of = _family(folder, encoder, family), f"encoder `{encoder}`"
-    contents = open_clip_contents if read_as.name == "open_clip" else transformers_contents
-    return CheckpointContents(read_as, contents(folder, of))
+    if read_as.name == "open_clip":
+        return CheckpointContents(read_as, open_clip_contents(folder, of))
+    return CheckpointContents(read_as, transformers_contents(folder, of, parts=True))
 
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
@@ -118,10 +124,18 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
 
 
 def checkpoint_files(
-    encoder: str, address: str, *, project: Path, fetched: Path, family: str | None = None
+    encoder: str, address: str, *, project: Path, fetched: Path, family: str | None = None, model: str | None = None
 ) -> CheckpointFiles:
-    """Return the files of the encoder `encoder`; raises CheckpointError with the way to get them if absent."""
-    return locate(parse_address(address, project=project), fetched=fetched, encoder=encoder, family=family)
+    """Return the files of the encoder `encoder`; raises CheckpointError with the way to get them if absent.
+
+    Weights that are pickles are converted to safetensors first, once (`plumbline.checkpoints.pickled`); `model` is
+    the architecture of what open_clip's trainer wrote.
+    """
+    place = parse_address(address, project=project)
+    if place.folder is not None:
+        of = f"encoder `{encoder}`"
+        place = replace(place, folder=readable_folder(place.folder, of, kept=fetched / CONVERTED, model=model))
+    return locate(place, fetched=fetched, encoder=encoder, family=family)
 
 
 def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | PairEncoder:

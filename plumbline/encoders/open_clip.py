@@ -153,6 +153,9 @@ class OpenClipEncoder(TorchEncoder):
             crop=_simple_crop(self._to_grey_levels),
         )
         self.logit_scale = float(model.logit_scale.exp().item())
+        # Of a model that was trained with a sigmoid, as SigLIP; see DualTowers of dual_encoder.py.
+        bias = getattr(model, "logit_bias", None)
+        self.logit_bias = 0.0 if bias is None else float(bias.item())
         self.width = int(self.embed_texts(["a photo"]).shape[1])
         self._compile((model.visual, model.text if hasattr(model, "text") else model.transformer))
 

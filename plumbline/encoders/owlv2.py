@@ -42,7 +42,7 @@ class Owlv2Encoder(TransformersEncoder):
         self._towers: Any = getattr(self._model, self.tower)
         self._compile((self._towers.vision_model.encoder, self._towers.text_model.encoder))
         self.width = int(self._model.config.text_config.hidden_size) + 1
-        self.logit_scale = 1.0
+        self.logit_scale, self.logit_bias = 1.0, 0.0
 
     def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
         """Return (b, D + 1) responses of images: a product with a text's vector is the mean class logit."""

@@ -41,7 +41,7 @@ class Double:
 class MeanColour(Double):
     """A whole dual encoder: an image is its mean colour, a text its letter counts."""
 
-    width, logit_scale = 3, 10.0
+    width, logit_scale, logit_bias = 3, 10.0, 0.0
 
     def embed_images(self, batch):
         self.enter(batch)

@@ -119,8 +119,8 @@ def test_the_identity_follows_the_content(checkpoint, tmp_path):
 
 def test_without_weights_nothing_random_is_loaded(checkpoint, tmp_path):
     copy = shutil.copytree(checkpoint, tmp_path / "c")
-    (copy / "open_clip_model.safetensors").rename(copy / "open_clip_model.bin")
-    with pytest.raises(CheckpointError, match=r"no safetensors weights[\s\S]*open_clip_model\.bin"):
+    (copy / "open_clip_model.safetensors").rename(copy / "open_clip_model.h5")
+    with pytest.raises(CheckpointError, match=r"no safetensors weights[\s\S]*open_clip_model\.h5"):
         files_of(copy, tmp_path)
 
 

@@ -28,7 +28,7 @@ class Remembering:
 
     def __init__(self, encoder):
         self.family, self.identity, self.device = encoder.family, encoder.identity, encoder.device
-        self.width, self.logit_scale = encoder.width, encoder.logit_scale
+        self.width, self.logit_scale, self.logit_bias = encoder.width, encoder.logit_scale, encoder.logit_bias
         self._encoder, self._known = encoder, {}
 
     def embed_texts(self, texts):
