@@ -212,10 +212,20 @@ def test_one_or_two_sets_give_values_and_say_what_is_missing(in_sets, sets):
     rows = FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate")
     assert rows["value"].is_not_nan().all() and rows["p"].is_between(0, 1, closed="right").all()
     assert rows["reason"].str.contains(f"interval from only {sets} sets").all()
+    genders = rows.filter(attribute="gender")
+    assert genders["reason"].str.contains("too few sets to test: no difference").all() and (genders["p"] > 0.05).all()
     if sets == 1:
         undefined = rows.filter(pl.col("ci_low").is_nan())
         assert undefined.filter(metric="ndkl").height == rows.filter(metric="ndkl").height
         assert undefined["reason"].str.contains("no interval").all()
+
+
+def test_fewer_permutations_than_usual_are_said(in_sets, monkeypatch):
+    usual = FAMILY.compute(in_sets, settings=QUICK)["reason"]
+    assert not usual.fill_null("").str.contains("permutations").any()
+    monkeypatch.setattr("plumbline.metrics.rankings.ranking.MAX_WORK", 360 * 150)
+    rows = FAMILY.compute(in_sets, settings=QUICK).filter(statistic="estimate")
+    assert rows["reason"].str.contains(r"p from only 15\d permutations").all()
 
 
 def test_ndkl_of_words_is_not_tested_where_shuffling_would_take_too_long(in_sets, monkeypatch):

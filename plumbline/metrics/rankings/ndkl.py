@@ -34,6 +34,7 @@ from plumbline.metrics.rankings.ranking import (
     ImageClusters,
     RankedGroups,
     Shares,
+    few_permutations_reason,
     rank_labelled,
 )
 from plumbline.reasons import joined, reason
@@ -350,6 +351,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     reasons = joined(
         reason("one_cluster_of_images") if np.isnan(low).any() else None,
         None if chance.size else reason("too_many_to_permute"),
+        None if ranked.clusters is None else few_permutations_reason(chance.shape[1], settings),
     )
     n = np.full(value.shape, ranked.n)
     estimate = EstimateArray(value, np.maximum(low, 0.0), high, n=n, p=p, reason=[reasons] * len(value))

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
+from plumbline.reasons import Reason, reason
 from plumbline.statistics.cluster_permutation import ClusterPermutation, Relabelled
 from plumbline.statistics.rankings import rank_order
 from plumbline.statistics.seeds import generator
@@ -201,6 +202,12 @@ class ImageClusters:
         clusters = int(self.codes.max()) + 1
         most = max(MIN_BLOCKS, min(MAX_BLOCKS, MAX_WORK // max(rankings * len(self.codes), 1)))
         return self.codes % min(clusters, most)
+
+
+def few_permutations_reason(draws: int, settings: MetricSettings) -> Reason | None:
+    """Return the reason that a test in clusters had to do with fewer permutations than usual, if so."""
+    usual = min(settings.permutations, CLUSTER_PERMUTATIONS)
+    return reason("few_permutations", draws=draws) if 0 < draws < usual else None
 
 
 @dataclass(frozen=True)

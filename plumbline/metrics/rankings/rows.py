@@ -16,7 +16,7 @@ from plumbline.metrics.cell import Cell, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.perception import template_means
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
-from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
+from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares, few_permutations_reason
 from plumbline.metrics.rankings.skew_at_k import TopSample, default_k, sample_top, skew_estimates
 from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.cluster_permutation import relabelling_reason
@@ -77,6 +77,12 @@ class AttributeRankings:
         clusters = self.ranked.clusters
         least_p = 0.0 if clusters is None else clusters.permutation.least_count_p(group)
         return relabelling_reason(least_p, self.settings.confidence)
+
+    @property
+    def few_permutations(self) -> Reason | None:
+        """Return the caveat on tests of the k best from few permutations."""
+        clusters = self.ranked.clusters
+        return None if clusters is None else few_permutations_reason(len(clusters.drawn.labels), self.settings)
 
     @property
     def few_clusters(self) -> Reason | None:
@@ -172,17 +178,19 @@ def _top_rows(ranking: AttributeRankings) -> Iterator[Row]:
         skew, largest, chance = skew_estimates(top, desired, confidence=settings.confidence)
         yield from _skew_rows(ranking, top, skew, desired)
         for i, each in enumerate(largest):
-            yield ranking.row(i, "max_skew_at_k", desired, each.columns(ranking.reasons) | {"k": k})
+            yield ranking.row(
+                i, "max_skew_at_k", desired, each.columns(ranking.reasons, ranking.few_permutations) | {"k": k}
+            )
         yield ranking.chance_row("max_skew_at_k", desired, chance) | {"k": k}
 
 
 def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> Iterator[Row]:
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in top.sizes]
-    untestable = [ranking.untestable(j) for j in range(len(top.sizes))]
+    few, untestable = ranking.few_permutations, [ranking.untestable(j) for j in range(len(top.sizes))]
     floor = float(np.log(len(ranking.names) / ranking.k))
     for i, j in np.ndindex(estimates.value.shape):
         absent = reason("absent_from_top", k=ranking.k) if top.counts[i, j] == 0 else None
-        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters, untestable[j])
+        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters, untestable[j], few)
         columns |= {"group": ranking.names[j], "k": ranking.k}
         yield ranking.row(i, "skew_at_k", desired, columns)
         if absent and desired == "equal" and i < ranking.prompts.scales:

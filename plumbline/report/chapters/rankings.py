@@ -286,7 +286,8 @@ CHAPTER = Chapter(
             "The Kullback–Leibler divergence of the groups' shares from the desired ones, in nats, over every prefix "
             "of the ranking, earlier prefixes weighing more. The first face is of one group whatever the model, so "
             "NDKL is never 0: read it against the stroke that marks random rankings. The interval is the jackknife's "
-            "for the expected NDKL of as many faces; p by random rankings, within sets where faces come in sets.",
+            "for the expected NDKL of as many faces; p by random rankings; where faces come in sets, by dealing out "
+            "all faces of one group in a set together, a thousand times at most.",
         ),
     ),
 )
