@@ -1,12 +1,15 @@
 """The plan of an audit: how many images and questions, from the audit file and what is stored; no model is loaded."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from assets.asked_cells import cell_suites, declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.studies import DatasetSize, published_sizes
+from plumbline.catalog.suites import TRIDENT_SUITES, load_suite
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
 from plumbline.encoders.plan import ArchitectureSummary, ComputedCell, EncoderPlan, architecture_summary, plan_cell
@@ -14,7 +17,9 @@ from plumbline.errors import ConfigError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
+from plumbline.metrics.disparities import planned_detectable
 from plumbline.recording import unrecorded
+from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.storage import Committed
 from plumbline.world.folders import PLANTED
 from resources.lvlms import backend_identity
@@ -140,6 +145,55 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
         logits=logits is not None,
         texts=frozenset(logits.details["texts"] if logits else ()),
     )
+
+
+@dataclass(frozen=True)
+class PlannedPower:
+    """What an audit can find between the groups of an attribute of a dataset.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Images of each group.
+    skew, parity : float
+        Max Skew and parity difference that 80% of such audits find, see `planned_detectable`; nan for none.
+    tests, level : int, float
+        Tests of Max Skew that are corrected together, and the p that a lone difference among them needs.
+    """
+
+    dataset: str
+    attribute: str
+    sizes: tuple[int, ...]
+    skew: float
+    parity: float
+    tests: int
+    level: float
+
+
+def planned_power(workspace: Workspace, *, rate: float) -> Iterator[PlannedPower]:
+    """Give what an audit can find, of the datasets whose records are there and that outcome suites are asked of.
+
+    Parameters
+    ----------
+    rate : float
+        Assumed share of images in an event.
+    """
+    groups: dict[str, list[Groups]] = {}
+    events = dict.fromkeys((dataset for dataset, _ in workspace.audit.cells), 0)
+    for (dataset, _), suites in workspace.audit.cells.items():
+        asked = [load_suite(name) for name in suites if name not in TRIDENT_SUITES]
+        events[dataset] += sum(len(suite.skewed_events) for suite in asked if suite.family == "outcomes")
+    for dataset in events:
+        if events[dataset] and (records := recorded(workspace, dataset)):
+            groups[dataset] = attribute_groups(workspace.lake.read_table("records", manifest=records))
+    tests = sum(events[dataset] * len(of_dataset) for dataset, of_dataset in groups.items())
+    for dataset, of_dataset in groups.items():
+        for each in of_dataset:
+            sizes = np.bincount(each.codes[each.codes >= 0], minlength=len(each.names))
+            if (sizes > 0).sum() > 1:
+                level = 0.05 / tests
+                skew, parity = planned_detectable(sizes[sizes > 0], rate=rate, level=level)
+                yield PlannedPower(dataset, each.attribute, tuple(sizes[sizes > 0]), skew, parity, tests, level)
 
 
 def plan_generation(

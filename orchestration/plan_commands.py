@@ -26,12 +26,16 @@ def plan_command(
             min=0.001, help=f"New tokens per second of a model that has not run yet; {_TOKENS:,.0f} is assumed."
         ),
     ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="Share of images with a harmful label, for what can be found.")
+    ] = 0.1,
 ) -> None:
     """Show the work left in the audit: images and prompts, answers and tokens, time, disk and cost.
 
     Nothing is started: no model is loaded, no endpoint is asked. Data and weights need not be there: a
     dataset of the studies that is not on this disk counts with its published size. What is there already is not done
-    again. Exits with 2 where `generation.limit` of the audit file is exceeded.
+    again. Of datasets that have been read it says which difference between groups 80% of such audits would find. Exits
+    with 2 where `generation.limit` of the audit file is exceeded.
     """
     from orchestration.planned import Rate, print_plan
 
@@ -40,4 +44,5 @@ def plan_command(
         images=Rate("--images-per-second", images_per_second, _IMAGES),
         pairs=Rate("--pairs-per-second", pairs_per_second, _PAIRS),
         tokens=Rate("--tokens-per-second", tokens_per_second, _TOKENS),
+        rate=rate,
     )

@@ -1,13 +1,14 @@
 """What `plumbline plan` shows: what an audit would still embed and ask, how long, and what it costs."""
 
 from dataclasses import dataclass
+from math import isnan
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
 from assets.asked_cells import left_out
-from assets.plans import absent_datasets, plan_encoders, plan_generation, recorded
+from assets.plans import absent_datasets, plan_encoders, plan_generation, planned_power, recorded
 from orchestration.terminal import console, say
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
@@ -38,7 +39,7 @@ class Rate:
         return f"(assumed; {self.option})" if self.given is None else "(given)"
 
 
-def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate) -> None:
+def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate, rate: float) -> None:
     """Print the work left; datasets that models are asked about are read first, where that has not been done.
 
     Raises
@@ -55,6 +56,7 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate)
     # A dataset is labelled too where only generative models are asked about it.
     if encoders.cells or workspace.audit.tells_of_encoders:
         _print_encoders(encoders, images, pairs)
+        _print_detectable(workspace, rate)
         for (dataset, encoder), reason in left_out(workspace).items():
             say(f"{dataset} | {encoder}: {reason}")
     if workspace.audit.designs:
@@ -73,6 +75,31 @@ def _print_encoders(encoders: EncoderPlan, images: Rate, pairs: Rate) -> None:
         + (at_pairs if encoders.pairs_to_score else "")
         + f"; {'' if encoders.widths_are_known else 'at least '}{_size(encoders.least_bytes)}"
         + " of disk for embeddings, logits and records"
+    )
+
+
+def _print_detectable(workspace: Workspace, rate: float) -> None:
+    """Print which differences between groups the audit can find, of the datasets that have been read."""
+    found = list(planned_power(workspace, rate=rate))
+    if not found:
+        return
+    table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
+        table.add_column(name, justify="left" if "|" in name else "right")
+    for one in found:
+        table.add_row(
+            escape(f"{one.dataset} | {one.attribute}"),
+            f"{len(one.sizes):,}",
+            f"{sum(one.sizes):,}",
+            f"{min(one.sizes):,}",
+            "none" if isnan(one.skew) else f"{one.skew:.2g}",
+            "none" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
+        )
+    console.print(table)
+    say(
+        f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
+        f"at p = {found[0].level:.2g}, which the correction of {found[0].tests:,} tests requires of a lone difference. "
+        "Images are counted as independent."
     )
 
 

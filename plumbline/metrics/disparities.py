@@ -26,7 +26,7 @@ from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import Disparity, LevelErrors, Levels, Scale, estimate_disparity, level_errors
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.power import detectable_value
+from plumbline.statistics.power import detectable_value, value_at
 from plumbline.statistics.seeds import generator
 
 FOUR_FIFTHS = 0.8
@@ -549,6 +549,35 @@ def detectable_columns(
     apart = int(np.searchsorted(seen, among[np.argmin(sizes[among])]))
     found = detectable_value(permuted[..., seen], statistic, apart=apart, parity=parity, ratio=ratio)
     return {"detectable_05": found.at_05, "detectable_002": found.at_002}
+
+
+def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, seed: int = 0) -> tuple[float, float]:
+    """Return the Max Skew and the parity difference that 80% of audits of such groups would find.
+
+    Parameters
+    ----------
+    sizes : (g,) int
+        Images of each group, counted as independent; at least two groups.
+    rate : float
+        Assumed share of the event over all images, in (0, 1).
+    level : float
+        p that the correction requires.
+
+    Returns
+    -------
+    skew, parity : float
+        nan where no difference would be found.
+    """
+    count = np.round(sizes * rate).astype(np.int64)
+    table = np.stack([count, sizes - count], axis=1)
+    drawn = permute_tables(table, permutations=10_000, rng=generator(seed, "power"))
+    events = np.stack([drawn[..., 0], drawn.sum(axis=-1)], axis=1)
+    apart = int(sizes.argmin())
+    skew, parity = (
+        detectable_value(events, each.of_events, apart=apart, ratio=each.scale != "difference")
+        for each in (SKEW_STATISTICS[0], PARITY)
+    )
+    return float(value_at(level, *skew)), float(value_at(level, *parity))
 
 
 def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:

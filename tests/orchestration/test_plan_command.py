@@ -1,12 +1,14 @@
 """`plumbline plan` as it is read: mistakes that an audit would meet late, and whether it would be refused."""
 
+import math
 import re
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestration import terminal
+from assets.plans import PlannedPower
+from orchestration import planned, terminal
 from orchestration.command_line import app
 from plumbline.errors import ConfigError
 
@@ -74,3 +76,20 @@ def test_encoders_are_told_of_where_some_are_asked(plan, audit, told):
 def test_disk_is_a_least_one_where_a_width_is_not_known(plan, address, said):
     ran = plan(audit=[{"suites": ["crime"]}], encoders={"b32": {"address": address}})
     assert re.search(rf"\){said}\d[\d.,]* [MG]B of disk for embeddings, logits and records", ran.stdout)
+
+
+def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
+    found = [
+        PlannedPower("people", "race", (400, 300, 90), 0.634, 0.0912, 87, 0.05 / 87),
+        PlannedPower("people", "gender", (20, 20), math.nan, 0.31, 87, 0.05 / 87),
+    ]
+    monkeypatch.setattr(planned, "planned_power", lambda workspace, *, rate: found)
+    ran = plan(audit=[{"suites": ["crime"]}])
+    rows = [
+        line.split() for line in ran.stdout.splitlines() if line.strip().startswith("people | ") and "points" in line
+    ]
+    assert rows == [
+        ["people", "|", "race", "3", "790", "90", "0.63", "9.1", "points"],
+        ["people", "|", "gender", "2", "40", "20", "none", "31", "points"],
+    ]
+    assert "at p = 0.00057, which the correction of 87 tests requires" in " ".join(ran.stdout.split())

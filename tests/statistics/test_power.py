@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.metrics.disparities import PARITY, RANGE_STATISTICS, SKEW_STATISTICS
+from plumbline.metrics.disparities import PARITY, RANGE_STATISTICS, SKEW_STATISTICS, planned_detectable
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.permutation import permute_strata, permute_tables
 from plumbline.statistics.power import LEVELS, detectable_value, effect_size, required_p, value_at
@@ -149,3 +149,13 @@ def test_power_of_the_normal_test():
     d = float(effect_size(0.05)) * np.sqrt(2 / 64)
     assert d == pytest.approx(0.5, abs=0.01)
     assert stats.norm.sf(stats.norm.isf(0.025) - float(effect_size(0.05))) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_a_plan_tells_what_the_test_of_two_shares_finds():
+    sizes = np.array([4000, 1000])
+    _, parity = planned_detectable(sizes, rate=0.3, level=0.001)
+    error = np.sqrt(0.3 * 0.7 * (1 / 4000 + 1 / 1000))
+    assert parity == pytest.approx(effect_size(0.001) * error, rel=0.06)
+    small, large = (planned_detectable(np.array([n, n]), rate=0.1, level=0.05)[0] for n in (200, 800))
+    assert 0 < large < small
+    assert np.isnan(planned_detectable(np.array([20, 20]), rate=0.1, level=0.001)[0])
