@@ -171,5 +171,9 @@ def _thumbnails(workspace: Workspace, row: Mapping[str, Any], influence: Influen
         return {}
     records = workspace.lake.read_table("records", partition=row["dataset"])
     paths = dict(records.filter(pl.col("image_id").is_in(wanted)).select("image_id", "path").iter_rows())
+    if not workspace.dataset_entry(row["dataset"]).open_reader().has_images:
+        return {
+            image: Thumbnail(image, path, None, "no image: a table names or counts it") for image, path in paths.items()
+        }
     root = dataset_root(workspace, row["dataset"])
     return {image: thumbnail(root / path, image, path) for image, path in paths.items()}

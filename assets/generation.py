@@ -19,6 +19,7 @@ from plumbline.errors import CheckpointError, StorageError
 from plumbline.generators.backend import Asked, Backend
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore, generate
+from plumbline.generators.stored_answers import StoredAnswers
 from plumbline.scorers.scoring import score_texts
 from plumbline.scorers.texts import join_scores
 from plumbline.storage import Committed
@@ -49,7 +50,7 @@ def generations(
 
     Sampling is seeded per row, so that a text does not depend on what else is generated. Finished rows are kept and
     never generated again; a new prompt generates only its own rows. An image is read once for all its prompts and
-    seeds. Refusals count as answers.
+    seeds. Refusals count as answers. Answers that were given elsewhere are read from their files.
     """
     model, slice_id = answers_of(context)
     sliced, version = asked_slice(workspace, model, slice_id), workspace.lvlm_version(model)
@@ -64,6 +65,10 @@ def generations(
         root=workspace.dataset_root(sliced.dataset),
         sees=model not in workspace.audit.base_llms,
     )
+    missing = {}
+    if isinstance(backend, StoredAnswers):
+        questions, lacking = backend.answered(questions)
+        missing = {"questions_without_answer": lacking, "answers_not_used_here": backend.surplus(len(questions))}
     start = time.perf_counter()
     with progress_of(f"{model}, {slice_id}: generating") as progress:
         answered = generate(
@@ -72,7 +77,7 @@ def generations(
     seconds = time.perf_counter() - start
     _require_version(workspace, model, version)
     frame = _described(questions, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
-    work = {"generated": answered.generated, "found": answered.reused}
+    work = {"generated": answered.generated, "found": answered.reused, **missing}
     details = {
         "version": version,
         **_asked_details(workspace, sliced, backend),

@@ -224,10 +224,13 @@ def _model(stored: StoredAnswers) -> Link:
     workspace, recorded = stored.workspace, stored.version
     try:
         now = workspace.lvlm_version(stored.model)
-        endpoint = workspace.lvlm_entry(stored.model).endpoint
-        files = None if endpoint is not None else workspace.lvlm_files(stored.model)
+        entry = workspace.lvlm_entry(stored.model)
+        files = None if entry.address is None else workspace.lvlm_files(stored.model)
     except PlumblineError as error:
         return Link(4, "checkpoint", stored.model, recorded, "gone", error.what)
+    if entry.answers is not None:
+        name = ", ".join(entry.answers.files)
+        return Link(4, "stored answers", name, recorded, compared(recorded, now), "files, and how they are read")
     if files is None:
         note = "an endpoint: what it is asked for is recorded, what answers there cannot be checked"
         return Link(4, "endpoint", stored.model, recorded, compared(recorded, now), note)

@@ -1,11 +1,14 @@
 """Where the models of an audit come from."""
 
+from plumbline.checkpoints.addresses import STORED
 from plumbline.config.audit import Audit
 from plumbline.config.entries import LvlmEntry
 
 
 def lvlm_address(entry: LvlmEntry) -> str:
-    """Return the address of a generative model; of an endpoint, the name of the model that it is asked for."""
+    """Return the address of a generative model; of an endpoint the name of its model, of stored answers their files."""
+    if entry.answers is not None:
+        return f"{STORED}{', '.join(entry.answers.files)}"
     return entry.address or (entry.endpoint.model if entry.endpoint else "")
 
 

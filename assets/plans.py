@@ -303,5 +303,7 @@ def _identity(workspace: Workspace, model: str, *, anywhere: bool) -> str:
 def _tokens_per_second(workspace: Workspace, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
     """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
     committed = [workspace.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
+    if workspace.lvlm_entry(model).answers is not None:  # they are read
+        return float("inf")
     rates = [rate for one in committed if one is not None and (rate := one.details["tokens_per_second"])]
     return sum(rates) / len(rates) if rates else None

@@ -15,6 +15,7 @@ from assets.model_addresses import lvlm_address
 from plumbline.catalog.suites import Suite, load_suite
 from plumbline.datasets.extended import label_shares
 from plumbline.encoders.families import FAMILIES
+from plumbline.generators.stored_answers import STORED
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.recording import note
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
@@ -205,6 +206,8 @@ def _answer_checks(workspace: Workspace, model: str, slices: list[str]) -> pl.Da
 
 def _decoding(details: dict) -> str:
     """Return the values that the model was really told; what an endpoint is not told is its own."""
+    if details["device"] == STORED:
+        return "not known: the answers were given elsewhere"
     sent = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
     not_sent = [name for name in details["decoding"] if name not in details["sent"]]
     return ", ".join(sent) + (f"; {', '.join(not_sent)}: the endpoint's own" if not_sent else "")

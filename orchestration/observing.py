@@ -63,6 +63,8 @@ def _fingerprint(workspace: Workspace, asset: str, partition: str | None) -> str
     if asset == "lvlm_checkpoint" and (endpoint := workspace.lvlm_entry(partition).endpoint) is not None:
         hour = int(time.time()) // _ENDPOINT_S if endpoint.follow else None
         return digest_json([endpoint.model_dump(mode="json"), hour])
+    if asset == "lvlm_checkpoint" and (answers := workspace.lvlm_entry(partition).answers) is not None:
+        return digest_json([answers.model_dump(mode="json"), workspace.lvlm_version(partition)])
     entry: object
     if asset == "dataset_folder":
         dataset, folder = workspace.dataset_entry(partition), dataset_root(workspace, partition)
@@ -73,6 +75,7 @@ def _fingerprint(workspace: Workspace, asset: str, partition: str | None) -> str
     elif asset == "encoder_checkpoint":
         encoder = workspace.audit.encoders[partition]
         entry, folder = encoder.model_dump(mode="json"), workspace.checkpoint_folder(encoder.address)
+        folder = folder.parent if folder.is_file() else folder  # one table of predictions
     else:
         entry = workspace.lvlm_entry(partition).address
         folder = workspace.checkpoint_folder(str(entry))

@@ -68,6 +68,8 @@ class LvlmPool:
         entry = self._workspace.lvlm_entry(model)
         if entry.endpoint is not None:
             return endpoint_backend(self._workspace, model, entry.endpoint)
+        if entry.answers is not None:
+            return self._workspace.stored_answers(model)
         from plumbline.generators.folders import load_backend
 
         return load_backend(self._workspace.lvlm_files(model), placement_of(self._workspace))
@@ -112,6 +114,8 @@ def backend_identity(workspace: Workspace, model: str) -> str:
     entry = workspace.lvlm_entry(model)
     if entry.endpoint is not None:
         return endpoint_backend(workspace, model, entry.endpoint).identity
+    if entry.answers is not None:
+        return workspace.stored_answers(model).identity
     from plumbline.generators.loaded_model import identity_from_files, library_versions
 
     files, placement = workspace.lvlm_files(model), placement_of(workspace)

@@ -34,6 +34,7 @@ from resources.watched import watched_checkpoints
 
 if TYPE_CHECKING:
     from plumbline.generators.folders import GeneratorFiles
+    from plumbline.generators.stored_answers import StoredAnswers
 
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
@@ -259,8 +260,24 @@ class Workspace:
 
         address = self.lvlm_entry(model).address
         if address is None:
-            raise ConfigError("this model is an endpoint: it has no files", where=self.audit_path, found=model)
+            raise ConfigError("this model is no checkpoint: it has no files", where=self.audit_path, found=model)
         return generator_files(model, address, project=PROJECT, fetched=self.fetched)
+
+    def stored_answers(self, model: str) -> StoredAnswers:
+        """Return the answers of a model that were given elsewhere; they are not read yet.
+
+        Raises
+        ------
+        ConfigError
+            If a file is not there, or the model is another kind.
+        """
+        from plumbline.generators.stored_answers import StoredAnswers
+
+        settings = self.lvlm_entry(model).answers
+        if settings is None:
+            raise ConfigError("this model has no stored answers", where=self.audit_path, found=model)
+        roots = tuple(self.dataset_root(dataset) for dataset in self.audit.designs_of(model))
+        return StoredAnswers(settings, tuple(self.user_file(path) for path in settings.files), roots)
 
     def endpoint_change(self, model: str) -> str | None:
         """Return what tells an endpoint from what it first said that it is; None while it is the same."""
@@ -281,6 +298,8 @@ class Workspace:
             endpoint = entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT))
             changed = self.endpoint_change(model)
             return digest_json(endpoint if changed is None else [endpoint, changed])
+        if entry.answers is not None:
+            return self.stored_answers(model).identity
         files = self.lvlm_files(model)
         return digest_json([files.family, files.digest])
 

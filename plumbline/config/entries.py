@@ -35,6 +35,7 @@ from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.generators.backend import Decoding
+from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 
 
@@ -223,12 +224,14 @@ BASE_LLM_PROMPT = "characteristics"
 
 
 class LvlmEntry(Part):
-    """A model that answers: a checkpoint on this disk, or an OpenAI-compatible endpoint."""
+    """A model that answers: a checkpoint on this disk, an OpenAI-compatible endpoint, or answers given elsewhere."""
 
     address: CheckpointAddress | None = None
     """`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"""
     endpoint: EndpointSettings | None = None
     """one model behind one or several `/v1/chat/completions`"""
+    answers: StoredAnswersSettings | None = None
+    """answers that were given elsewhere: nothing is generated"""
     base_llm: Slug | None = None
     """id of the language model that it was built on; that is told in words what is pictured"""
     planted_source: SourceName | None = None
@@ -236,8 +239,8 @@ class LvlmEntry(Part):
 
     @model_validator(mode="after")
     def _one_place(self) -> LvlmEntry:
-        if (self.address is None) == (self.endpoint is None):
-            raise ValueError("either `address` or `endpoint`")
+        if [self.address, self.endpoint, self.answers].count(None) != 2:
+            raise ValueError("either `address` or `endpoint` or `answers`")
         return self
 
 

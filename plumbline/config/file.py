@@ -23,6 +23,7 @@ from plumbline.config.entries import (
     Language,
     Limit,
     LvlmEntry,
+    Predictions,
     Statistics,
     Storage,
     Thresholds,
@@ -31,6 +32,7 @@ from plumbline.config.entries import (
 from plumbline.config.parts import RENAMED_KEYS, suggestion
 from plumbline.datasets.folder import ColumnMap
 from plumbline.errors import ConfigError
+from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 from plumbline.mitigations.registry import SETTINGS
 from plumbline.scorers.kinds import SCORER_SETTINGS
@@ -117,6 +119,7 @@ PARTS: dict[str, type[BaseModel]] = {
     "generate": GenerateEntry, "generation": Generation, "generation.decoding": DecodingSettings,
     "generation.limit": Limit, "language": Language, "language.judge": EndpointSettings,
     "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings, "watch": Watch,
+    "lvlms.answers": StoredAnswersSettings, "encoders.predictions": Predictions,
     **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
     **{f"scorers.{name}": model for name, model in SCORER_SETTINGS.items()},
 }  # fmt: skip

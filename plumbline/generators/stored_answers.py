@@ -1,0 +1,214 @@
+"""Answers that were given elsewhere: read from tables, one row an answer, and found by image, prompt and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field
+
+from plumbline.catalog.schema import FINISH_REASONS, NO_INSTRUCTION
+from plumbline.config.parts import Part
+from plumbline.digests import digest_file, digest_json
+from plumbline.errors import GenerationError
+from plumbline.generators.backend import Answer, Asked, Decoding
+
+STORED = "stored"
+_READ: dict[str, Callable[[Path], pl.DataFrame]] = {
+    # In a CSV an answer without words is an empty cell.
+    ".csv": lambda path: pl.read_csv(path, infer_schema=False).fill_null(""),
+    ".jsonl": lambda path: pl.read_ndjson(path),
+    ".parquet": lambda path: pl.read_parquet(path),
+}
+_MOST_SHOWN = 3
+
+
+class AnswerColumns(Part):
+    """The columns of stored answers."""
+
+    image: str = "image"
+    """the image's path below its dataset, or its sha256"""
+    prompt: str = "prompt"
+    """an id of a prompt, or what `prompts` says"""
+    instruction: str | None = None
+    """an id of an instruction, or what `instructions` says; without it no answer was given after one"""
+    seed: str | None = None
+    """whole numbers; without it answers to one question are 0, 1, ... as they stand"""
+    text: str = "text"
+    """what was answered"""
+    finish_reason: str | None = None
+    """stop, length, refusal or content_filter; without it all are stop"""
+
+
+class StoredAnswersSettings(Part):
+    """Answers that were given elsewhere: nothing is generated."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """CSV, JSON lines or Parquet; relative paths start at the checkout"""
+    columns: AnswerColumns = AnswerColumns()
+    """which column is what"""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """what the files call a prompt -> its id"""
+    instructions: dict[str, str] = Field(default_factory=dict)
+    """what the files call an instruction -> its id"""
+    most_missing: float = Field(default=0, ge=0, le=1)
+    """largest share of a slice's questions without an answer; these are left out and counted"""
+
+
+_Key = tuple[str, str, str, int]
+
+
+class StoredAnswers:
+    """A backend that has answered all it will; see `plumbline.generators.backend.Backend`.
+
+    Parameters
+    ----------
+    settings : StoredAnswersSettings
+    files : tuple of Path
+        In the order of the settings.
+    roots : tuple of Path
+        Of the datasets that are asked about: paths of images start there.
+    """
+
+    device = STORED
+    sees = True
+    at_once = 4096
+    sent: tuple[str, ...] = ()
+
+    def __init__(self, settings: StoredAnswersSettings, files: tuple[Path, ...], roots: tuple[Path, ...] = ()) -> None:
+        self.settings, self.files, self.roots = settings, files, roots
+        self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], settings.model_dump()])
+
+    def answered(self, asked: Sequence[Asked]) -> tuple[list[Asked], int]:
+        """Return the questions that have an answer, and how many have none.
+
+        Raises
+        ------
+        GenerationError
+            If more than `most_missing` of them have none, or the files cannot be read; see `answers`.
+        """
+        held = [one for one in asked if self._key(one) is not None]
+        missing = len(asked) - len(held)
+        if missing > self.settings.most_missing * len(asked):
+            first = next(one for one in asked if self._key(one) is None)
+            raise GenerationError(
+                f"{missing} of {len(asked)} questions have no stored answer",
+                where=", ".join(map(str, self.files)),
+                found=f"nothing for {_shown(first)}; the files have prompts "
+                f"{', '.join(sorted({key[1] for key in self._rows})[:10])}",
+                expected="an answer to every question that `generate` asks",
+                hint="ask for fewer prompts, instructions, seeds or subsets, name the files' own words under `prompts` "
+                "and `instructions`, or allow a share under `most_missing`",
+            )
+        return held, missing
+
+    def surplus(self, used: int) -> int:
+        """Return how many stored answers are not among so many used ones."""
+        return len(self._rows) - used
+
+    def answers(self, asked: Sequence[Asked], decoding: Decoding) -> Iterator[tuple[int, Answer]]:
+        """Yield what is stored.
+
+        Raises
+        ------
+        GenerationError
+            If a file cannot be read or lacks a column, a row lacks a value, a seed or reason is none, or two rows
+            answer one question: with file, row, column, and how many there are of the kind.
+        """
+        for i, one in enumerate(asked):
+            if (key := self._key(one)) is not None:
+                text, reason, source = self._rows[key]
+                yield i, Answer(text, reason, 0, 0, source)
+
+    def _key(self, one: Asked) -> _Key | None:
+        names = [one.subject.image_id]
+        if one.subject.path is not None:
+            inside = (root for root in self.roots if one.subject.path.is_relative_to(root))
+            names += [one.subject.path.relative_to(root).as_posix() for root in inside]
+        question = one.question
+        keys = ((name, question.prompt, question.instruction, question.seed) for name in names)
+        return next((key for key in keys if key in self._rows), None)
+
+    @cached_property
+    def _rows(self) -> dict[_Key, tuple[str, str, str]]:
+        """Return (image, prompt, instruction, seed) -> text, finish reason, file."""
+        rows: dict[_Key, tuple[str, str, str]] = {}
+        place: dict[_Key, str] = {}
+        again: list[str] = []
+        asked_before: dict[tuple[str, str, str], int] = {}
+        columns = self.settings.columns
+        for path in self.files:
+            for number, row in enumerate(self._table(path).iter_rows(named=True), 1):
+                image, prompt = str(row[columns.image]), str(row[columns.prompt])
+                prompt = self.settings.prompts.get(prompt, prompt)
+                instruction = NO_INSTRUCTION if columns.instruction is None else str(row[columns.instruction])
+                question = (image, prompt, self.settings.instructions.get(instruction, instruction))
+                if columns.seed is None:
+                    seed = asked_before[question] = asked_before.get(question, -1) + 1
+                else:
+                    seed = int(row[columns.seed])
+                key = (*question, seed)
+                where = f"{path.name}, row {number}"
+                if key in rows:
+                    again.append(f"{where}, as {place[key]}")
+                    continue
+                reason = "stop" if columns.finish_reason is None else str(row[columns.finish_reason])
+                rows[key], place[key] = (str(row[columns.text]), reason, path.name), where
+        if again:
+            raise GenerationError(
+                f"{len(again)} stored answers are to a question that an earlier one answers",
+                where=again[0],
+                expected="one answer to an image, prompt, instruction and seed",
+                hint="name the column of seeds under `columns.seed`, or leave it out where there is none",
+            )
+        return rows
+
+    def _table(self, path: Path) -> pl.DataFrame:
+        try:
+            frame = _READ[path.suffix](path)
+        except KeyError:
+            raise GenerationError(
+                "this is no file of answers", where=path, expected=f"one of {', '.join(_READ)}"
+            ) from None
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise GenerationError("the stored answers cannot be read", where=path, found=error) from error
+        named = {key: name for key, name in self.settings.columns.model_dump().items() if name is not None}
+        if absent := [name for name in named.values() if name not in frame.columns]:
+            raise GenerationError(
+                "the stored answers lack a column",
+                where=path,
+                found=", ".join(frame.columns),
+                expected=", ".join(absent),
+                hint="say under `columns` which column is what",
+            )
+        for key, name in named.items():
+            values = frame[name]
+            wrong = values.is_null()
+            if key != "text":
+                wrong |= values.cast(pl.String, strict=False).fill_null("") == ""
+            if key == "seed":
+                number = values.cast(pl.Float64, strict=False)
+                wrong |= (number.is_null() | (number < 0) | (number != number.round())).fill_null(True)
+            if key == "finish_reason":
+                wrong |= ~values.cast(pl.String).is_in(FINISH_REASONS)
+            if wrong.any():
+                first = wrong.arg_true()[:_MOST_SHOWN].to_list()
+                raise GenerationError(
+                    f"{wrong.sum()} of {frame.height} values of a column of stored answers cannot be used",
+                    where=f"{path}, column `{name}`",
+                    found="; ".join(f"row {i + 1}: {values[i]!r}" for i in first),
+                    expected={"seed": "whole numbers from 0", "finish_reason": ", ".join(FINISH_REASONS)}.get(
+                        key, "texts"
+                    ),
+                )
+        if "seed" in named:
+            return frame.with_columns(pl.col(named["seed"]).cast(pl.Float64).cast(pl.Int64))
+        return frame
+
+
+def _shown(one: Asked) -> str:
+    name = one.subject.path.name if one.subject.path is not None else one.subject.image_id[:12]
+    question = one.question
+    return f"{name}, prompt {question.prompt}, instruction {question.instruction}, seed {question.seed}"
