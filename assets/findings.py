@@ -77,9 +77,14 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     frames = [_of_cell(lake, name, f"{d}|{m}", cell) for d, m, cell in cells.current for name in CELL_TABLES]
     frames += [each.rows for each in geometry]
     frames += [_of_cell(lake, name, model, cell) for model, cell, families in cells.models for name in families]
-    level = workspace.audit.statistics.confidence
-    margins = dict(workspace.audit.equivalence)
-    table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level, margins=margins)
+    statistics, margins = workspace.audit.statistics, dict(workspace.audit.equivalence)
+    table = join_cells(
+        [*frames, pooled.rows],
+        audit_id=audit_id,
+        confidence=statistics.confidence,
+        margins=margins,
+        permutations=statistics.permutations,
+    )
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
     details = {"audit_id": audit_id, **listed, "pooled": pooled.made_of}

@@ -24,7 +24,7 @@ from plumbline.metrics.robustness.rows import ROBUSTNESS
 from plumbline.metrics.robustness.template_agreement import template_agreement
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
-from plumbline.statistics.multiplicity import add_q_values
+from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
 FAMILIES: dict[str, ImageFamily] = families_by_name(OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS)
 """Every family by name."""
@@ -51,6 +51,7 @@ def metric_table(
     audit_id: str,
     confidence: float = 0.95,
     margins: Mapping[str, float] | None = None,
+    permutations: int | None = None,
 ) -> pl.DataFrame:
     """Join the rows of all cells into the metric table.
 
@@ -64,6 +65,8 @@ def metric_table(
         Confidence level of the intervals of the rank correlations, which are computed here; use that of the cells.
     margins : mapping of str to float, optional
         Metric -> largest difference that does not matter, see `plumbline.metrics.evidence.add_equivalence`.
+    permutations : int, optional
+        Draws of the permutation tests, see `plumbline.statistics.multiplicity.add_floor_reasons`.
 
     Returns
     -------
@@ -79,6 +82,8 @@ def metric_table(
         agreement = template_agreement(joined, confidence=confidence)
         joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
+    if permutations is not None:
+        filled = add_floor_reasons(filled, draws=permutations, significance=1 - confidence)
     filled = add_power(filled, confidence=confidence, significance=1 - confidence)
     filled = add_equivalence(filled, margins or {}, confidence=confidence)
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)

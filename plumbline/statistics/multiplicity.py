@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.reasons import decode, encode, in_words, joined, reason
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
@@ -62,6 +63,27 @@ def add_q_values(table: pl.DataFrame, *, of: str = "metric_table") -> pl.DataFra
         index = rows.to_numpy()
         q[index] = q_values(p[index])
     return table.with_columns(pl.Series("q", q).fill_nan(None))
+
+
+def add_floor_reasons(
+    table: pl.DataFrame, *, draws: int, significance: float = 0.05, of: str = "metric_table"
+) -> pl.DataFrame:
+    """Return a table whose rows say where too few draws, and not the data, keep q from being below `significance`.
+
+    That is where p is the smallest that so many draws can give, 1 / (1 + draws) or twice that for two sides, and q is
+    not below the level all the same.
+    """
+    p, q = (table[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in ("p", "q"))
+    at_floor = np.isclose(p[:, None], np.array([1.0, 2.0]) / (1 + draws), rtol=1e-9, atol=0).any(axis=1)
+    rows = np.flatnonzero(at_floor & (q >= significance))
+    if not rows.size:
+        return table
+    tests = table.select(pl.col("p").is_not_nan().fill_null(value=False).sum().over(FAMILIES[of]))["p"]
+    texts, codes = table["reason"].to_list(), table["reason_codes"].to_list()
+    for row in rows:
+        why = joined(decode(codes[row]), reason("p_floor", draws=draws, tests=tests[int(row)]))
+        texts[row], codes[row] = in_words(why), encode(why)
+    return table.with_columns(pl.Series("reason", texts, pl.String), pl.Series("reason_codes", codes, pl.String))
 
 
 def fcr_confidence(told: int, rows: int, *, confidence: float = 0.95) -> float:

@@ -10,7 +10,7 @@ from scipy import stats
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.statistics import FAMILIES, add_q_values, q_values
-from plumbline.statistics.multiplicity import fcr_confidence, widened_intervals
+from plumbline.statistics.multiplicity import add_floor_reasons, fcr_confidence, widened_intervals
 
 
 def test_q_by_hand():
@@ -84,3 +84,24 @@ def test_widened_intervals_are_those_of_the_other_level():
     np.testing.assert_allclose(widened_intervals(value, low, high, bounds=bounds, wanted=0.95), [low, high])
     undefined = widened_intervals([np.nan], [np.nan], [1.0], bounds=[(0, np.inf)], wanted=0.99)
     assert np.isnan(undefined).all()
+
+
+def test_rows_say_where_more_draws_are_needed():
+    """Of 30 tests by 199 draws one at 1 / 200 has a q of 0.15; ten of them have 0.015; p by another test is let be."""
+    base = {"metric": "m", "definition": "d", "model": "x", "dataset": "y", "condition": "before", "statistic": "s"}
+
+    def said(*p):
+        rows = [base | {"group": str(i), "value": 1.0, "p": each} for i, each in enumerate(p)]
+        table = add_floor_reasons(add_q_values(metric_frame(rows)), draws=199)
+        return [row["reason"] for row in table.to_dicts()]
+
+    alone = said(1 / 200, 2 / 200, *[0.5] * 28)
+    assert (
+        alone[0]
+        == alone[1]
+        == ("p is the smallest that 199 draws can give, too large to be evidence among 30 tests: more draws are needed")
+    )
+    assert alone[2:] == [None] * 28
+    assert said(*[1 / 200] * 10, *[0.5] * 20) == [None] * 30
+    assert said(0.0051, *[0.5] * 29) == [None] * 30
+    assert said(None, 0.5) == [None, None]
