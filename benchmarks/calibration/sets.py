@@ -125,5 +125,5 @@ BLOCK = Block(
         _cell("ranking, 4 x 66, 0.5 sd", partial(_even, 4, 66), 0.5, ranked=True),
         *(_cell(f"ranking, {name}", sizes, spread, ranked=True) for name, sizes, spread in _SIZES[1:]),
     ),
-    few=("4 sets x 20 images a race, 0.5 sd", "20 x 2 to 18, 0.5 sd", "ranking, 4 x 66, 0.5 sd"),
+    few=("4 sets x 20 images a race, 0.5 sd", "ranking, 20 x 10, 1 sd"),
 )
