@@ -15,6 +15,10 @@ WORLDS = 1000
 NAN = np.nan
 
 
+def parity_of(statistic):
+    return 1.0 if statistic.scale == "ratio" else 0.0
+
+
 def events(tables):
     return np.stack([tables[..., 0], tables.sum(axis=-1)], axis=-2)
 
@@ -31,13 +35,13 @@ def rates_with(statistic, value, size, pooled):
         apart = (low + high) / 2 * (1 if pooled <= 0.5 else -1)
         rates = np.full(len(size), pooled - apart * share)
         rates[-1] += apart
-        short = abs(statistic.of_events(np.stack([rates * size, size])[None])[0] - statistic.parity)
-        low, high = (abs(apart), high) if short < abs(value - statistic.parity) else (low, abs(apart))
+        short = abs(statistic.of_events(np.stack([rates * size, size])[None])[0] - parity_of(statistic))
+        low, high = (abs(apart), high) if short < abs(value - parity_of(statistic)) else (low, abs(apart))
     return rates
 
 
 def power(statistic, draw, permute, level, permutations):
-    sign, found = 1 if statistic.parity == 0 else -1, 0
+    sign, found = 1 if parity_of(statistic) == 0 else -1, 0
     for _ in range(WORLDS):
         table = draw()
         value = sign * statistic.of_events(events(table)[None])[0]
@@ -62,7 +66,9 @@ def test_the_difference_that_is_told_is_found_by_four_in_five(sizes, pooled, sta
     pooled = count.sum() / size.sum()
     shuffled = events(permute_tables(two_columns(count, size), permutations=10_000, rng=rng))
     ratio = statistic is not PARITY
-    told = detectable_value(shuffled, statistic.of_events, apart=len(size) - 1, parity=statistic.parity, ratio=ratio)
+    told = detectable_value(
+        shuffled, statistic.of_events, apart=len(size) - 1, parity=parity_of(statistic), ratio=ratio
+    )
     rates = rates_with(statistic, told.at_05, size, pooled)
 
     def draw():
