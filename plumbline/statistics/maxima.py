@@ -236,6 +236,27 @@ def largest_difference(apart: ArrayLike, error: ArrayLike, *, df: ArrayLike = np
     return Ends(float(low[found.upright].max()), float(high[found.upright].max()))
 
 
+def largest_low(value: NDArray[np.float64], error: NDArray[np.float64], *, confidence: float) -> NDArray[np.float64]:
+    """Return the lower bounds of the largest of several values, as `largest_difference` has it for one of them.
+
+    Parameters
+    ----------
+    value, error : (..., g) float
+        Values, -inf where absent, and their standard errors.
+
+    Returns
+    -------
+    (...) float64
+    """
+    from scipy.special import ndtri
+
+    tail = (1 - confidence) / 2
+    wide = float(t_quantile(tail / value.shape[-1], np.inf)) * error
+    contends = value + wide >= (value - wide).max(axis=-1, keepdims=True)
+    several = -ndtri(tail / contends.sum(axis=-1, keepdims=True))
+    return np.asarray(np.where(contends, value - several * error, -np.inf).max(axis=-1))
+
+
 def t_quantile(tail: float, df: ArrayLike) -> NDArray[np.float64]:
     """Return what Student's t exceeds with probability `tail`; the normal quantile at infinite degrees of freedom."""
     from scipy.special import ndtri, stdtrit

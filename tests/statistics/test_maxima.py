@@ -8,7 +8,7 @@ from scipy import stats
 
 from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS
 from plumbline.statistics import Disparity, bca, estimate_disparity, jackknife_tables, permute_tables, resample_tables
-from plumbline.statistics.maxima import beyond_chance, largest_difference, t_quantile
+from plumbline.statistics.maxima import beyond_chance, largest_difference, largest_low, t_quantile
 from plumbline.statistics.permutation import p_value
 
 STATISTICS = {f"{each.metric} {each.definition}": each for each in (*SKEW_STATISTICS, *RANGE_STATISTICS)}
@@ -199,3 +199,10 @@ def test_the_bias_of_an_estimate_is_reported_where_it_matters():
     assert bias == pytest.approx(2 / np.sqrt(np.pi) * np.sqrt(0.8 / 0.2 / 200), rel=0.25)
     clear = estimate(*draws([20, 40, 80, 160], [200] * 4), disparity)
     assert clear.p <= 0.05 and clear.reason == ()
+
+
+def test_the_lower_end_of_the_largest_of_several_values():
+    """Two of three may be the largest: Bonferroni's quantile for two, of the better of them; nothing of the absent."""
+    value, error = np.array([[3.0, 2.5, -2.0], [3.0, -np.inf, -2.0]]), np.array([[1.0, 0.4, 1.0], [1.0, 0.0, 1.0]])
+    low = largest_low(value, error, confidence=0.95)
+    assert low == pytest.approx([2.5 - 0.4 * stats.norm.ppf(1 - 0.0125), 3 - 1.959964])

@@ -19,6 +19,7 @@ from plumbline.reasons import reason
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import bca_array, percentile_array, wilson
 from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.maxima import largest_low
 from plumbline.statistics.permutation import upper_p_values
 from plumbline.statistics.rankings import (
     CLUSTER_RESAMPLES,
@@ -353,11 +354,11 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
     absent groups are -inf.
 
     The largest of several ratios that are nearly equal is too large, and BCa corrects that only in part. So the
-    interval of MaxSkew@k is joined with that from the largest lower to the largest upper end of the groups' own
-    intervals. Under no preference the top k has the composition of the ranked set, and resampling biases MaxSkew@k
-    upwards. If the permutation test does not reject "the ranking is independent of the groups" (p > 1 - confidence),
-    the lower end is therefore at most the smallest MaxSkew@k compatible with the group sizes (`_null_ratio`), and the
-    upper end the larger of the BCa and percentile ends.
+    interval of MaxSkew@k is joined with that from `plumbline.statistics.maxima.largest_low` of the groups' skews to the
+    largest upper end of their own intervals. Under no preference the top k has the composition of the ranked set, and
+    resampling biases MaxSkew@k upwards. If the permutation test does not reject "the ranking is independent of the
+    groups" (p > 1 - confidence), the lower end is therefore at most the smallest MaxSkew@k compatible with the group
+    sizes (`_null_ratio`), and the upper end the larger of the BCa and percentile ends.
 
     Coverage is measured in `tests/metrics/test_ranking_truth.py`.
 
@@ -380,6 +381,7 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
     weight = np.broadcast_to(top.left_weight, (len(left), left.shape[2]))
     acceleration = Jackknife(left[:, :, None], weight[:, None, None]).acceleration
     each = bca_array(estimate, replicates, acceleration, confidence=confidence)
+    spread = replicates.std(axis=-1)
     acceleration = Jackknife(left.max(axis=1)[:, None], weight[:, None]).acceleration
     replicates = replicates.max(axis=1)
     largest = bca_array(estimate.max(axis=1), replicates, acceleration, confidence=confidence)
@@ -395,7 +397,8 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
     chance = share_ratios(top.chance, _expected(sizes, top.k, desired)).max(axis=1)
     p = np.maximum(upper_p_values(value.max(axis=1), chance), top.least_p)
     # fmax and fmin pass over groups whose counts do not vary and have no interval.
-    low = scale * np.fmin(largest.ci_low, np.fmax.reduce(each.ci_low, axis=1))
+    skews, error = _log(estimate), _log_error(estimate, spread)
+    low = scale * np.fmin(largest.ci_low, np.exp(largest_low(skews, error, confidence=confidence)))
     high = scale * np.fmax(largest.ci_high, np.fmax.reduce(each.ci_high, axis=1))
     null = _null_ratio(top.sizes, confidence) if desired == "equal" else 1.0
     reaching = (p > 1 - confidence) & ~np.isnan(wider.ci_low)
@@ -412,6 +415,11 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
     ]
     n = np.full(len(skew), top.sizes.sum())
     return SkewEstimates(by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance))
+
+
+def _log_error(value: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard error of a logarithm; 0 where it is -inf."""
+    return np.divide(error, value, out=np.zeros(value.shape), where=value > 0)
 
 
 def _expected(totals: NDArray[np.integer], k: int, desired: Shares) -> NDArray[np.float64]:
