@@ -6,7 +6,7 @@ from plumbline.checkpoints.addresses import STORED
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES, Family, answers, require, require_suites
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, PlumblineError
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.recording import unrecorded
 from resources.workspace import Workspace
@@ -56,6 +56,26 @@ def require_answered(workspace: Workspace, dataset: str, model: str, *, family: 
     require_suites(family, suites)
     if family.logit == "stored":
         prediction_table(workspace, dataset, model).require(suites)
+
+
+def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
+    """Return the encoders that cannot be audited -> everything that is wrong with each."""
+    wrong: dict[str, dict[str, PlumblineError]] = {}
+    families: dict[str, Family] = {}
+    audit = workspace.audit
+    for encoder in dict.fromkeys([*([audit.labeller] if audit.labeller else []), *audit.used_encoders]):
+        try:
+            families[encoder] = FAMILIES[workspace.checkpoint(encoder).family]
+        except PlumblineError as error:
+            wrong[encoder] = {str(error): error}
+    for dataset, encoder in audit.cells:
+        for require_possible in (require_answered, require_mitigations):
+            try:
+                if encoder in families:
+                    require_possible(workspace, dataset, encoder, family=families[encoder])
+            except PlumblineError as error:
+                wrong.setdefault(encoder, {}).setdefault(str(error), error)
+    return {encoder: PlumblineError.all_of([*errors.values()]) for encoder, errors in wrong.items()}
 
 
 def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:

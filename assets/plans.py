@@ -13,7 +13,7 @@ from plumbline.catalog.suites import TRIDENT_SUITES, load_suite
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
 from plumbline.encoders.plan import ArchitectureSummary, ComputedCell, EncoderPlan, architecture_summary, plan_cell
-from plumbline.errors import ConfigError
+from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
@@ -86,12 +86,21 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
         Published sizes of the datasets that are not on this disk.
     """
     outlines: dict[str, ArchitectureSummary] = {}
+    unreadable: dict[str, str] = {}
     counted: dict[str, int] = {}
     embedded: set[tuple[str, str, str]] = set()
     planned = []
     for dataset, encoder in _wanted(workspace):
+        if encoder in unreadable:
+            continue
         if encoder not in outlines:
-            outlines[encoder] = _outline(workspace, encoder)
+            try:
+                outlines[encoder] = _outline(workspace, encoder)
+            except CheckpointError as error:
+                if workspace.audit.strict:
+                    raise
+                unreadable[encoder] = str(error)
+                continue
         if dataset not in counted:
             counted[dataset] = absent[dataset].images if dataset in absent else images_of(workspace, dataset)
         outline, address = outlines[encoder], workspace.audit.encoders[encoder].address
@@ -108,7 +117,7 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
             )
         )
         embedded.add(of_checkpoint)
-    return EncoderPlan(planned)
+    return EncoderPlan(planned, unreadable)
 
 
 def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:

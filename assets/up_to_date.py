@@ -182,8 +182,18 @@ def _cells(present: Present) -> Standing:
             identity = StoredCell.find(workspace, dataset, model).identity
             standing.current.append(CurrentCell(dataset, model, identity))
         except PlumblineError as error:
-            standing.absent.append(AbsentCell(model=model, dataset=dataset, reason=error.what))
+            reason = _unreadable(workspace, model) or error.what
+            standing.absent.append(AbsentCell(model=model, dataset=dataset, reason=reason))
     return standing
+
+
+def _unreadable(workspace: Workspace, model: str) -> str | None:
+    """Return all that is wrong with the checkpoint of an encoder; None where it can be read."""
+    try:
+        workspace.checkpoint(model)
+    except PlumblineError as error:
+        return " ".join(str(error).split())
+    return None
 
 
 _OF_A_CELL = ("image_embeddings", "probe_logits", *METHODS, *CELL_TABLES)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from assets.asked_cells import require_answered, require_mitigations
+from assets.asked_cells import unusable_encoders
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
 from assets.slices import asked_slices
@@ -61,6 +61,8 @@ class AuditPlan:
     ----------
     forced : collection of str
         As above.
+    aside : dict of str to str
+        Encoders that cannot be audited -> everything that is wrong with each (`require_possible`).
     anew : set of (str, str)
         Asset or source, and partition, of what was computed or found anew, and of which Dagster has not been told what
         stayed as it was: by this audit, and by audits before that were killed or in which something failed.
@@ -76,6 +78,7 @@ class AuditPlan:
     ) -> None:
         self._definitions, self._workspace, self.forced, self._keeps = definitions, workspace, forced, keeps
         self._present = Present(workspace, forced=forced)
+        self.aside: dict[str, str] = {}
         self._assets: dict[str, list[str]] = {}
         self._done: set[tuple[str, str]] = set()
         self.anew = read_untold(workspace.lake)
@@ -103,8 +106,10 @@ class AuditPlan:
         audit = self._workspace.audit
         title = "read datasets" + (", label genders" if audit.labeller else "")
         yield Stage(title, "datasets", [*audit.used_datasets])
-        yield Stage("embed prompts", "encoders", [*audit.used_encoders])
-        yield Stage("audit cells", "cells", [f"{dataset}|{model}" for dataset, model in audit.cells])
+        encoders = [encoder for encoder in audit.used_encoders if encoder not in self.aside]
+        yield Stage("embed prompts", "encoders", [*encoders])
+        cells = [f"{dataset}|{model}" for dataset, model in audit.cells if model not in self.aside]
+        yield Stage("audit cells", "cells", [*cells])
         slices: dict[str, list[str]] = {}
         for model in audit.asked_models:
             try:
@@ -243,24 +248,25 @@ class AuditPlan:
         return {key: stale for key, stale in looked.items() if stale}
 
     def require_possible(self) -> None:
-        """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked.
+        """Leave aside the encoders that could only fail later: not on disk, or not able to answer what they are asked.
 
         Raises
         ------
         PlumblineError
-            With what is absent or impossible.
+            With what is wrong, where nothing is left to audit, the encoder is the one that labels, or the audit file
+            says `strict: true`.
         """
         workspace, audit = self._workspace, self._workspace.audit
-        labeller = [audit.labeller] if audit.labeller else []
-        encoders = dict.fromkeys([*labeller, *audit.used_encoders])
-        families = {name: FAMILIES[workspace.checkpoint(name).family] for name in encoders}
-        for encoder in labeller:
-            require_suites(families[encoder], [load_suite("gender_labels")])
+        wrong = unusable_encoders(workspace)
+        labelling = wrong.pop(audit.labeller, None) if audit.labeller else None
+        nothing_left = not audit.designs and wrong.keys() >= set(audit.used_encoders)
+        if labelling is not None or (wrong and (audit.strict or nothing_left)):
+            raise PlumblineError.all_of([*filter(None, [labelling]), *wrong.values()])
+        if audit.labeller:
+            require_suites(FAMILIES[workspace.checkpoint(audit.labeller).family], [load_suite("gender_labels")])
         if audit.designs:
             require_askable(workspace)
-        for dataset, model in audit.cells:
-            require_answered(workspace, dataset, model, family=families[model])
-            require_mitigations(workspace, dataset, model, family=families[model])
+        self.aside = {encoder: str(error) for encoder, error in wrong.items()}
 
     def number(self) -> int:
         """Return how many results the audit file asks for."""

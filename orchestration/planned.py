@@ -56,6 +56,8 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
     # A dataset is labelled too where only generative models are asked about it.
     if encoders.cells or workspace.audit.tells_of_encoders:
         _print_encoders(encoders, images, pairs)
+        for encoder, reason in encoders.unreadable.items():
+            say(f"{encoder} is left aside: {reason}")
         _print_detectable(workspace, rate)
         for (dataset, encoder), reason in left_out(workspace).items():
             say(f"{dataset} | {encoder}: {reason}")

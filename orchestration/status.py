@@ -15,12 +15,14 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
     """Print encoders, datasets and cells with what is missing and why."""
     audit = workspace.audit
     encoders = Table("encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left")
+    wrong: dict[str, str] = {}
     for encoder in audit.encoders:
         try:
             files = workspace.checkpoint(encoder)
             encoders.add_row(encoder, "yes", FAMILIES[files.family].title, files.weights_sha256[:16] + "…")
         except PlumblineError as error:
             encoders.add_row(encoder, "no", "", error.hint or error.what)
+            wrong[encoder] = str(error)
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     failed: dict[str, list[CheckNotPassed]] = {}
     for dataset in audit.datasets:
@@ -37,6 +39,8 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
             models.add_row(model, "no", error.hint or error.what)
     cells = Present(workspace).standing
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
+    for encoder, reason in wrong.items():
+        console.print(f"  {encoder}: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
     for dataset, checks in failed.items():
         for check in checks:
             failure = f"  {dataset}: check {check.name} failed: {check_words(workspace, dataset, check)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Self, TypeVar
 
 Kind = TypeVar("Kind", bound="PlumblineError")
 
@@ -31,6 +32,14 @@ class PlumblineError(Exception):
     def restated(self, kind: type[Kind], before: str = "", *, where: object, hint: str | None = None) -> Kind:
         """Return the same complaint as an error of another kind: with words before it, a place, another hint."""
         return kind(before + self.what, where=where, found=self.found, expected=self.expected, hint=hint or self.hint)
+
+    @classmethod
+    def all_of(cls, errors: Sequence[Self]) -> Self:
+        """Return one error with everything that several say; the one itself where there is one."""
+        if len(errors) == 1:
+            return errors[0]
+        said = (str(error).replace("\n", "\n  ") for error in errors)
+        return cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in said))
 
     def _render(self) -> str:
         lines = [self.what]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -166,16 +167,34 @@ def transformers_contents(
         asks for code, weights, an attention or a quantisation of its own.
     """
     folders = [folder, *(folder / name for name in subfolders)]
+    wrong: list[CheckpointError] = []
+    weights: tuple[Path, ...] = ()
     for each in folders:
-        # Which attention computes is said when the model is loaded, whatever the configuration names.
-        refuse_code(each, attention=TRANSFORMERS_ATTENTION)
-    weights = _weights(folder, of, parts=parts)
+        with _noting(wrong):
+            # Which attention computes is said when the model is loaded, whatever the configuration names.
+            refuse_code(each, attention=TRANSFORMERS_ATTENTION)
+    with _noting(wrong):
+        weights = _weights(folder, of, parts=parts)
     if image_processor:
-        _require_files(folder, IMAGE_PROCESSOR, lacking=f"the checkpoint of {of} has no files of an image processor")
+        with _noting(wrong):
+            lacking = f"the checkpoint of {of} has no files of an image processor"
+            _require_files(folder, IMAGE_PROCESSOR, lacking=lacking)
     for each in folders:
-        _require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+        with _noting(wrong):
+            _require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+    if wrong:
+        raise CheckpointError.all_of(wrong)
     files = [*weights, *(path for each in folders for path in model_files(each))]
     return FolderContents(weights, {path.relative_to(folder).as_posix(): path for path in files})
+
+
+@contextmanager
+def _noting(wrong: list[CheckpointError]) -> Iterator[None]:
+    """Go on after what is wrong with a checkpoint: all of it is told at once."""
+    try:
+        yield
+    except CheckpointError as error:
+        wrong.append(error)
 
 
 def model_files(folder: Path) -> list[Path]:

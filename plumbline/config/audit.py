@@ -44,6 +44,8 @@ class Audit(Part):
     """auto: a GPU where there is one"""
     devices: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """how many work side by side, a process each; auto: every GPU; without one as many as cores, four at most"""
+    strict: bool = False
+    """refuse the audit where one encoder cannot be audited; else it is left aside, and the others are audited"""
     labeller: Slug | None = None
     """the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` when absent"""
     storage: Storage = Storage()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +209,13 @@ class Rates:
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """What is to be embedded and scored, cell by cell; training of mitigations is not in it."""
+    """What is to be embedded and scored, cell by cell; training of mitigations is not in it.
+
+    `unreadable` has the encoders whose checkpoint is there and cannot be read, with everything that is wrong with it.
+    """
 
     cells: Sequence[PlannedCell]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def images_to_embed(self) -> int:

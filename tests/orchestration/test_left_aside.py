@@ -1,0 +1,76 @@
+"""One bad model never stops the others: it is named with all that is wrong with it."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from assets.plans import absent_datasets, plan_encoders
+from assets.up_to_date import Present
+from orchestration.audit_plan import AuditPlan
+from orchestration.definitions import defs
+from orchestration.status import print_status
+from plumbline.errors import PlumblineError
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
+
+GOOD = PROJECT / "plumbline" / "world" / "checkpoints" / "small-bazaar-3k"
+MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}
+
+
+def workspace(folder, encoders=("good", "bad"), **more):
+    bad = folder / "bad"
+    bad.mkdir(exist_ok=True)
+    (bad / "config.json").write_text(json.dumps({"model_type": "siglip"}))
+    staff = folder / "staff"
+    staff.mkdir(exist_ok=True)
+    (staff / "people.csv").write_text("photo,sex,origin\na.jpg,man,here\n")
+    addresses = {"good": f"local-dir:{GOOD}", "bad": f"local-dir:{bad}"}
+    audit = {
+        "datasets": {"staff": {"reader": "folder", "root": str(staff), "map": MAP}},
+        "encoders": {name: {"address": addresses[name]} for name in encoders},
+        "labeller": encoders[0],
+        "audit": [{"suites": ["crime"], "mitigations": []}],
+    }
+    (folder / "audit.yaml").write_text(json.dumps(audit | more))
+    return Workspace(folder / "audit.yaml", folder / "home")
+
+
+def everything_wrong(text):
+    return all(
+        part in text for part in ("3 things are wrong", "model.safetensors", "image processor", "files of a tokenizer")
+    )
+
+
+def test_an_encoder_that_cannot_be_read_is_left_aside_with_all_that_is_wrong(tmp_path):
+    home = workspace(tmp_path)
+    plan = AuditPlan(defs, home)
+    plan.require_possible()
+    assert list(plan.aside) == ["bad"] and everything_wrong(plan.aside["bad"])
+    stages = {stage.job: stage.partitions for stage in plan.stages()}
+    assert stages["encoders"] == ["good"] and stages["cells"] == ["staff|good"]
+    planned = plan_encoders(home, absent_datasets(home))
+    assert {cell.encoder for cell in planned.cells} == {"good"} and everything_wrong(planned.unreadable["bad"])
+
+
+def test_status_and_report_say_what_is_wrong(tmp_path):
+    home, console = workspace(tmp_path), Console(record=True, width=200)
+    print_status(home, console=console)
+    assert everything_wrong(console.export_text())
+    reasons = {cell.model: cell.reason for cell in Present(home).standing.absent}
+    assert everything_wrong(reasons["bad"]) and "things are wrong" not in reasons["good"]
+
+
+@pytest.mark.parametrize(
+    ("encoders", "more"), [(("good", "bad"), {"strict": True}), (("bad",), {}), (("bad", "good"), {})]
+)
+def test_strict_audits_those_with_nothing_left_and_those_without_their_labeller_are_refused(tmp_path, encoders, more):
+    with pytest.raises(PlumblineError) as refused:
+        AuditPlan(defs, workspace(tmp_path, encoders, **more)).require_possible()
+    assert everything_wrong(str(refused.value))
+
+
+def test_strict_plans_are_refused(tmp_path):
+    home = workspace(tmp_path, strict=True)
+    with pytest.raises(PlumblineError, match="3 things are wrong"):
+        plan_encoders(home, absent_datasets(home))
