@@ -17,7 +17,18 @@ import polars as pl
 from benchmarks.calibration.blocks import MOST_WIDTH, simulated, worst
 from plumbline.concurrency import usable_cores
 
-BLOCKS = ("rows", "maxima", "sets", "few_sets", "audits", "unequal_spread", "selection", "floor")
+BLOCKS = (
+    "rows",
+    "maxima",
+    "sets",
+    "few_sets",
+    "audits",
+    "unequal_spread",
+    "selection",
+    "floor",
+    "corrected_labels",
+    "few_checkpoints",
+)
 """Modules of this package, in the order in which they are run."""
 
 
