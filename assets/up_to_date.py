@@ -192,7 +192,7 @@ def _unreadable(workspace: Workspace, model: str) -> str | None:
     try:
         workspace.checkpoint(model)
     except PlumblineError as error:
-        return " ".join(str(error).split())
+        return error.in_short
     return None
 
 

@@ -26,6 +26,7 @@ class PlumblineError(Exception):
     def __init__(
         self, what: str, *, where: object = None, found: object = None, expected: object = None, hint: str | None = None
     ) -> None:
+        self.parts: tuple[PlumblineError, ...] = ()
         self.what, self.where, self.found, self.expected, self.hint = what, where, found, expected, hint
         super().__init__(self._render())
 
@@ -39,7 +40,14 @@ class PlumblineError(Exception):
         if len(errors) == 1:
             return errors[0]
         said = (str(error).replace("\n", "\n  ") for error in errors)
-        return cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in said))
+        together = cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in said))
+        together.parts = tuple(errors)
+        return together
+
+    @property
+    def in_short(self) -> str:
+        """Return what went wrong in one line, each of several things in its words."""
+        return "; ".join(part.what for part in self.parts) if self.parts else self.what
 
     def _render(self) -> str:
         lines = [self.what]
