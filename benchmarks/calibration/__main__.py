@@ -28,6 +28,7 @@ BLOCKS = (
     "floor",
     "corrected_labels",
     "few_checkpoints",
+    "paired_effects",
 )
 """Modules of this package, in the order in which they are run."""
 
