@@ -80,10 +80,10 @@ def group_gap(
     few = relabelling_reason(permutation.least_gap_p, confidence)
     if p > 1 - confidence and not np.isnan(gap.ci_low):
         gap, note = replace(gap, ci_low=parity), reason("reaches_parity")
-    elif not np.isnan(gap.ci_low):
+    elif gap.ci_low <= parity:
         scale: Scale = "relative" if kind == "ratio" else "difference"
         least = parity + beyond_chance(value - parity, chance - parity, scale=scale, confidence=confidence)
-        gap = replace(gap, ci_low=max(gap.ci_low, least))
+        gap = replace(gap, ci_low=max(parity, least))
     reasons = joined(few, gap.reason, bias_reason(gap, bias), note)
     return of_clusters(replace(gap, value=value, p=p, reason=reasons), n)
 

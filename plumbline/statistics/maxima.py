@@ -102,9 +102,9 @@ def estimate_disparity(
 
     Where the permutation test does not reject "no difference" (p > 1 - confidence), the interval reaches from parity to
     the further of the BCa and percentile ends. Elsewhere the near end is the nearer to parity of BCa's and the bound of
-    this module, but beyond parity by what the permutations leave; the far end is the further of the two. So the
-    interval holds parity exactly where the test does not reject. `reason` reports the bias of the estimate where it is
-    more than a quarter of the interval.
+    this module, or where that does not leave parity what the permutations leave; the far end is the further of the two.
+    So the interval holds parity exactly where the test does not reject. `reason` reports the bias of the estimate
+    where it is more than a quarter of the interval.
 
     Parameters
     ----------
@@ -146,7 +146,8 @@ def estimate_disparity(
         bounds = _bounds(disparity, away, found, confidence=confidence)
         low, high = sorted(abs(end - disparity.parity) for end in (estimate.ci_low, estimate.ci_high))
         low, high, bias = min(low, bounds.low), max(high, bounds.high, away), bounds.bias
-        low = max(low, beyond_chance(value, chance, scale=disparity.scale, confidence=confidence))
+        if low <= 0:
+            low = beyond_chance(value, chance, scale=disparity.scale, confidence=confidence)
         low = min(max(low, 0.0), away)
         low, high = (1 - high, 1 - low) if inverted else (low, high)
         estimate = replace(estimate, ci_low=low, ci_high=high)

@@ -343,7 +343,7 @@ def _largest(
     if error[apart.argmax()] <= 1e-12:
         return _without_interval(value, joint.p, n, reason("constant_difference"), between)
     low, high = largest_difference(apart, error, df=df, confidence=confidence)
-    low, why = max(joint.least, low, 0.0), None
+    low, why = low if low > 0 else max(joint.least, 0.0), None
     if joint.p > 1 - confidence:
         low, why = 0.0, reason("reaches_zero", compared=compared)
     return MaxDifference(value, low, high, n, joint.p, joined(why), between)
