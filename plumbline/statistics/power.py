@@ -22,7 +22,7 @@ LEAST_EVENTS = 5.0
 """Expected events of every group, and images without, below which no ratio of rates is told as detectable."""
 _SHIFTS = np.array([2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 8, 9, 10, 12])
 """Differences that are tried, in standard errors."""
-_DRAWS = 800
+_DRAWS = 400
 _LEAST_BEYOND = 5
 
 
