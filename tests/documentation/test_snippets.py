@@ -126,8 +126,8 @@ def check_python(words: list[str]) -> None:
 
 
 def check_pytest(words: list[str]) -> None:
-    # What stands behind `-m` chooses tests by their mark.
-    paths = [word for option, word in zip(["", *words], words) if not word.startswith("-") and option != "-m"]
+    # What stands behind `-m` and `-k` chooses tests by their mark and name.
+    paths = [word for option, word in zip(["", *words], words) if not word.startswith("-") and option not in ("-m", "-k")]
     assert all((PROJECT / path).exists() for path in paths), words
 
 
