@@ -48,7 +48,9 @@ def drawn(seed: int, *, sizes: tuple[int, int], spread: tuple[float, float]) -> 
 
 def _cells() -> list[Cell]:
     settings = [(sizes, (1.0, 1.0)) for sizes in (ENUMERATED, *SIZES)]
-    settings += [(sizes, spread) for sizes in SIZES for ratio in RATIOS for spread in ((ratio, 1.0), (1.0, ratio))]
+    settings += [
+        (sizes, spread) for sizes in (ENUMERATED, *SIZES) for ratio in RATIOS for spread in ((ratio, 1.0), (1.0, ratio))
+    ]
     return [
         Cell(
             f"{sizes[0]} and {sizes[1]} images, sd {spread[0]:g} and {spread[1]:g}",
