@@ -92,7 +92,7 @@ def test_two_groups_are_told_what_the_normal_approximation_tells():
 
 def test_images_that_share_an_answer_find_less():
     rng = np.random.default_rng(3)
-    size = np.array([300, 300])
+    size = np.array([1200, 1200])
     single = events(permute_tables(two_columns(size // 10, size), permutations=5_000, rng=rng))
     # Four images of one person and one group, all with one answer: a quarter of the independent images.
     in_fours = 4 * events(permute_tables(two_columns(size // 40, size // 4), permutations=5_000, rng=rng))
