@@ -127,7 +127,8 @@ def check_python(words: list[str]) -> None:
 
 def check_pytest(words: list[str]) -> None:
     # What stands behind `-m` and `-k` chooses tests by their mark and name.
-    paths = [word for option, word in zip(["", *words], words) if not word.startswith("-") and option not in ("-m", "-k")]
+    chosen = zip(["", *words], words)
+    paths = [word for option, word in chosen if not word.startswith("-") and option not in ("-m", "-k")]
     assert all((PROJECT / path).exists() for path in paths), words
 
 
