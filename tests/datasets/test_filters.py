@@ -18,7 +18,7 @@ from plumbline.errors import ConfigError
 
 CHECKSUMS = {
     "declarations/causalface.yaml": "0108bf0103e0f9b463c48916440cb8e051da9383ab3f8fbc0aca7fb7b67366e1",
-    "declarations/celeba.yaml": "c4b89ddbe8f02e912c7cc66b1c3c5d7bf08e5e0417f872e5250578efe3955596",
+    "declarations/celeba.yaml": "19aa3b97b37ec6d23866f000f4f5828389a9e35177bd0d77b70edbaa6a0d5bf6",
     "declarations/fairface.yaml": "e65213e22f11f9a55f855fc83f8db6d9dbcfb3760f821222121c4a95ec3f8e27",
     "declarations/idenprof.yaml": "32e2e8a1fd28ee81c9df674a75daf392a310fd4f21d88d69a75ed8d6d38e6c30",
     "declarations/neutral.yaml": "da90e528f9b3b3caf26093e8506ad04f946f6a44f4b94124b40a80deea0571bf",

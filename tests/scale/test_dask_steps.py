@@ -95,6 +95,7 @@ def test_a_worker_is_told_of_the_home_alone(monkeypatch, tmp_path):
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("SCHEDULER", "none is needed")
     repository = ReconstructableRepository.for_module("small_graph", "defs", working_directory=str(HERE))
     job = repository.get_reconstructable_job("all_of_it")
     with dg.DagsterInstance.get() as instance:

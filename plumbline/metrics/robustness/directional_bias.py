@@ -281,6 +281,7 @@ def _least(contrast: NDArray[np.float64], distance: float, critical: float) -> f
     A contrast is at most half its absolute weights times the largest difference. Above 0 where the test rejects.
     """
     half = np.abs(contrast).sum() / 2
+    distance = max(distance, 0.0)  # but for rounding
     return float((distance - np.sqrt(critical * distance)) / half) if half > 0 else 0.0
 
 
