@@ -7,7 +7,7 @@ import math
 from plumbline.catalog.schema import IDENTIFYING, row_id
 from plumbline.metrics.evidence import state
 from plumbline.reasons import find, why_no_interval
-from plumbline.report.finding import Finding
+from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.numbers import (
     NO_INTERVAL,
     bare_p,
@@ -103,6 +103,13 @@ def few_sets(row: Row, sentence: str) -> str:
     return "".join(f" {sentence_start(str(why))}." for why in found if why and str(why) not in sentence)
 
 
+def reaches_parity(row: Row) -> str:
+    """Return what to say of a claim whose interval, once adjusted for the picking, holds no difference; or nothing."""
+    none = 1.0 if row.get("metric") == "impact_ratio" else 0.0
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    return " Its interval, adjusted for the picking, reaches no difference." if low <= none <= high else ""
+
+
 def finding_of(
     row: Row,
     *,
@@ -126,13 +133,16 @@ def finding_of(
         See `Finding`.
     """
     shown, ends = (percent, percent_interval) if share else (number, interval)
+    sentence += few_sets(row, sentence)
+    sentence += could_be_found(row, share=share) if tone == "none" else ""
+    sentence += reaches_parity(row) if tone in DIFFERENCES else ""
     return Finding(
         tone=tone,
         topic=topic,
         model=row["model"],
         dataset=row["dataset"],
         short=short,
-        sentence=sentence + few_sets(row, sentence) + (could_be_found(row, share=share) if tone == "none" else ""),
+        sentence=sentence,
         value=or_nan(row["value"]),
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),
