@@ -118,6 +118,7 @@ def test_attention_of_transformers_own_may_be_named(folder, value):
     assert located(folder).family == "clip"
 
 
+@pytest.mark.slow  # it reads every model of transformers
 def test_the_names_of_attention_are_those_of_this_transformers():
     declare_missing_operators()
     from transformers.modeling_utils import AttentionInterface

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from homes import make_home
 
 PEOPLE = [(f"{race}/{gender}/{i}.jpg", race, gender) for race in "xy" for gender in ("man", "woman") for i in range(40)]
 
 
+@pytest.mark.slow
 def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     tables = tmp_path / "tables"
     tables.mkdir()
