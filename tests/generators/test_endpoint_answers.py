@@ -89,8 +89,8 @@ class TestStopping:
     def test_an_interrupt_gives_what_is_finished_and_abandons_the_rest(self):
         def answer(sent: Sent) -> Reply:
             if sent.text == "slow":
-                # As Ctrl-C does; the first two are answered, since one slot asks in order. Where the signal arrives while
-                # one of them is handed over, it is the caller that is interrupted.
+                # As Ctrl-C does; the first two are answered, since one slot asks in order. Where the signal arrives
+                # while one of them is handed over, it is the caller that is interrupted.
                 while len(found) < 2:
                     time.sleep(0.01)
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
