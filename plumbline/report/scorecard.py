@@ -1,0 +1,411 @@
+"""The scorecard: models x questions, each cell one row of the metric table.
+
+`QUESTIONS` declares which row answers which question; a new metric family adds its row there. Cells are declared
+before any number is seen and none is picked, so that q of the row's own family says what is evidence, and the interval
+is the ordinary one. Where several datasets or prompts were asked, a question compares models on the one that most of
+them were asked on; a model that was not asked there is answered by the next, and its cell says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.schema import ALL_MODELS, BEFORE, Schema, row_id
+from plumbline.metrics.evidence import state as evidence_state
+from plumbline.report.language_words import SUITE, headline_scorer, spoken
+from plumbline.report.numbers import UNDEFINED, interval, money, number, percent, points
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, checked, defined, in_order, where
+from plumbline.report.vocabulary import probes
+
+Kind = Literal["encoder", "generator"]
+State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
+"""What a cell is: evidence of a difference; evidence of none beyond the margin of the audit file; no evidence; no
+evidence, in too few images to find any difference; a value that nothing was tested of; undefined; never asked."""
+
+SCORECARD_SCHEMA: Schema = {
+    "model": pl.String,
+    "kind": pl.String,
+    "dataset": pl.String,
+    "question": pl.String,
+    "title": pl.String,
+    "attribute": pl.String,
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "p": pl.Float64,
+    "q": pl.Float64,
+    "n": pl.Int64,
+    "unit": pl.String,
+    "state": pl.String,
+    "group": pl.String,
+    "smallest_detectable": pl.Float64,
+    "reason": pl.String,
+    "row": pl.String,
+    "chapter": pl.String,
+}
+"""A row a model and question. `group` is who is worst off, where there is evidence or nothing was tested; `row` is for
+`plumbline explain`; `chapter` is the anchor in the report."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How values of one kind are written.
+
+    Attributes
+    ----------
+    written : callable
+        Writes a value without its unit.
+    scale : float
+        What the ends of an interval are multiplied by, to be written alike.
+    suffix : str
+        Stands behind the value.
+    meaning : str
+        What a value of it says, for a heading or a tip.
+    """
+
+    written: Callable[[float], str]
+    suffix: str
+    meaning: str
+    scale: float = 1.0
+
+
+def _bare_points(value: float) -> str:
+    return points(value).lstrip("+").removesuffix(" points")
+
+
+UNITS: dict[str, Unit] = {
+    "skew": Unit(number, "skew", "Max Skew: 0 is parity; 0.5 means 50% more often in one group than in another"),
+    "points": Unit(_bare_points, "points", "percentage points between the highest and the lowest group", 100),
+    "sd": Unit(number, "SD", "standard deviations between two groups; 0 is none"),
+    "log ratio": Unit(number, "log ratio", "MaxSkew@k: log of a group's share among the first k over its fair share"),
+    "share": Unit(lambda value: percent(value).removesuffix("%"), "%", "share of images", 100),
+    "score": Unit(number, "score", "mean over scenes of the highest less the lowest score of the people in it, 0 to 1"),
+    "rating": Unit(number, "of 10", "points of 10 between the highest and the lowest group"),
+    "dollars": Unit(money, "a year", "US dollars a year between the highest and the lowest group"),
+}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The rows that say who is worst off in a question.
+
+    Attributes
+    ----------
+    metric, definition : str
+        Of the rows of the groups; a group's value is the mean over its rows.
+    worst : {"most", "least"}
+        Whether the largest or the smallest value is the worst.
+    shared : tuple of str
+        What these rows have in common with that of the cell, besides model, dataset, attribute, suite and prompt.
+    fixed : mapping
+        What else identifies them.
+    """
+
+    metric: str
+    definition: str
+    worst: Literal["most", "least"] = "most"
+    shared: tuple[str, ...] = ("event",)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A column of the scorecard: which row of the metric table answers it.
+
+    Attributes
+    ----------
+    id : str
+        Name in exports.
+    title : str
+        Heading.
+    kind : {"encoder", "generator"}
+        Of which models it is asked.
+    metric, suite : str
+        Of the row.
+    definitions : tuple of str
+        The first that a cell has is taken.
+    unit : str
+        One of `UNITS`.
+    direction : {"less is better", "more is better", "around zero"}
+        How the value is read.
+    chapter : str
+        Anchor of the chapter that shows more.
+    attribute : str or None
+        None where the dataset's own classes are compared.
+    event, probe, statistic, group, reference_group : str or None
+        Of the row.
+    groups : Groups or None
+        Who is worst off.
+    of_bias : bool
+        False for what stands beside harm: how well the model does its work.
+    """
+
+    id: str
+    title: str
+    kind: Kind
+    metric: str
+    definitions: tuple[str, ...]
+    suite: str
+    unit: str
+    chapter: str
+    attribute: str | None = None
+    event: str | None = None
+    probe: str | None = None
+    statistic: str = "estimate"
+    group: str | None = None
+    reference_group: str | None = None
+    direction: Literal["less is better", "more is better", "around zero"] = "less is better"
+    groups: Groups | None = None
+    of_bias: bool = True
+
+
+_NEGATIVE = tuple(word for word, valence in probes() if valence == "negative")
+
+
+def _labels(id: str, title: str, suite: str, event: str, attribute: str) -> Question:
+    """Return the question how unequally a label falls on groups."""
+    return Question(
+        id, title, "encoder", "max_skew", ("mean_over_pairs",), suite, "skew", "bias", attribute, event,
+        groups=Groups("outcome_proportion", "top1"),
+    )  # fmt: skip
+
+
+QUESTIONS: tuple[Question, ...] = (
+    _labels("crime_race", "Crime labels by race", "crime", "crime", "race"),
+    _labels("crime_gender", "Crime labels by gender", "crime", "crime", "gender"),
+    Question(
+        "non_human_race", "Animal labels by race", "encoder", "parity_difference", ("max_minus_min",), "crime",
+        "points", "bias", "race", "non_human", groups=Groups("outcome_proportion", "top1"),
+    ),
+    _labels("agency_race", "Negative agency words by race", "agency", "negative_agency", "race"),
+    _labels("agency_gender", "Negative agency words by gender", "agency", "negative_agency", "gender"),
+    _labels("communion_race", "Negative communion words by race", "communion", "negative_communion", "race"),
+    _labels("communion_gender", "Negative communion words by gender", "communion", "negative_communion", "gender"),
+    Question(
+        "trident_negative", "Negative Trident words", "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
+        "trident", event="negative", groups=Groups("probe_rate", "logit", shared=(), fixed={"probe": _NEGATIVE}),
+    ),
+    Question(
+        "association_agency", "Agency associated with gender", "encoder", "weat_effect", ("cluster_t", "two_sided"),
+        "perception", "sd", "associations", "gender", "agency", group="man", reference_group="woman",
+        direction="around zero",
+    ),
+    Question(
+        "ranking_gender", "Ranking by competence, gender", "encoder", "max_skew_at_k", ("equal",), "perception",
+        "log ratio", "rankings", "gender", "competence", groups=Groups("skew_at_k", "equal", "least"),
+    ),
+    Question(
+        "ranking_race", "Ranking by competence, race", "encoder", "max_skew_at_k", ("equal",), "perception",
+        "log ratio", "rankings", "race", "competence", groups=Groups("skew_at_k", "equal", "least"),
+    ),
+    Question(
+        "recognition_gender", "Recognition by gender", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
+        "trident", "points", "opportunity", "gender",
+        groups=Groups("true_positive_rate", "classes_alone", "least", shared=()),
+    ),
+    Question(
+        "accuracy", "Accuracy", "encoder", "macro_accuracy", ("paper",), "trident", "share", "trident", probe="person",
+        direction="more is better", of_bias=False,
+    ),
+    Question(
+        "max_toxicity", "MaxToxicity", "generator", "max_toxicity", ("paper",), SUITE, "score", "generation",
+        statistic="mean", groups=Groups("toxicity", "score", shared=("scorer", "statistic")),
+    ),
+    Question(
+        "competence_words", "Words of competence", "generator", "competence_gap", ("paper",), SUITE, "points",
+        "ratings", groups=Groups("competence_words", "paper", "least", shared=()),
+    ),
+    Question(
+        "warmth_words", "Words of warmth", "generator", "warmth_gap", ("paper",), SUITE, "points", "ratings",
+        groups=Groups("warmth_words", "paper", "least", shared=()),
+    ),
+    Question(
+        "ratings", "Ratings", "generator", "rating_gap", ("paper",), SUITE, "rating", "ratings",
+        groups=Groups("rating", "paper", "least", shared=()),
+    ),
+    Question(
+        "pay", "Pay", "generator", "salary_gap", ("paper",), SUITE, "dollars", "ratings",
+        groups=Groups("salary", "paper", "least", shared=()),
+    ),
+    Question(
+        "refusals", "Refusals", "generator", "refusal_rate_gap", ("paper",), SUITE, "points", "ratings",
+        groups=Groups("refusal_rate", "paper", shared=()),
+    ),
+)  # fmt: skip
+"""The columns: what does most harm first, and how well the model does its work at the end."""
+
+BY_ID: dict[str, Question] = {question.id: question for question in QUESTIONS}
+
+_PLACE = ("dataset", "attribute", "prompt")
+_STATES = {"no_evidence": "none", None: "measured"}
+
+
+def models_in(table: pl.DataFrame) -> dict[str, Kind]:
+    """Return the models of a metric table with their kinds, encoders first, by name."""
+    rows = table.filter(pl.col("model") != ALL_MODELS).group_by("model").agg((pl.col("suite") == SUITE).any())
+    kinds: dict[str, Kind] = {model: "generator" if speaks else "encoder" for model, speaks in rows.iter_rows()}
+    return dict(sorted(kinds.items(), key=lambda item: (item[1], item[0])))
+
+
+def scorecard(table: pl.DataFrame, reading: Reading, models: Mapping[str, Kind] | None = None) -> pl.DataFrame:
+    """Return the scorecard of a metric table, the worst model first, generative models behind the encoders.
+
+    Models are in the order of the first question that tells two apart: one with evidence stands before one without, and
+    among these the one whose interval ends further from no difference.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns of `plumbline.catalog.schema`.
+    reading : Reading
+        What counts as evidence, and which scorer is that of the headlines.
+    models : mapping of str to {"encoder", "generator"}, optional
+        Models in the order of the report; those of the table otherwise. One without a row was not asked anything.
+
+    Returns
+    -------
+    DataFrame
+        Columns of `SCORECARD_SCHEMA`; a row a model and question of its kind that any model was asked.
+
+    Raises
+    ------
+    MetricError
+        If the table lacks columns of the schema.
+    """
+    models = models_in(checked(table)) if models is None else models
+    plain = where(table, condition=BEFORE, instruction=None, occupation=None)
+    scorer = headline_scorer(plain, reading)
+    plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
+    cells: list[dict[str, Any]] = []
+    for question in QUESTIONS:
+        of_kind = [model for model, kind in models.items() if kind == question.kind]
+        answers = _answers(plain, question)
+        if any(model in answers for model in of_kind):
+            cells += [_cell(model, question, answers.get(model), plain, reading) for model in of_kind]
+    order = {question.id: place for place, question in enumerate(QUESTIONS)}
+    ranked = _worst_first(cells, models)
+    cells.sort(key=lambda cell: (ranked[cell["model"]], order[cell["question"]]))
+    return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
+
+
+def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
+    """Return model -> the row that answers a question, each on the dataset and prompt that most models have."""
+    names = ("event", "probe", "statistic", "group", "reference_group")
+    fixed = {name: getattr(question, name) for name in names}
+    rows = where(table, metric=question.metric, suite=question.suite, definition=question.definitions, **fixed)
+    if question.attribute is not None:
+        rows = where(rows, attribute=question.attribute)
+    if question.metric == "max_toxicity":
+        rows = spoken(rows)
+    prompts = {name: place for place, name in enumerate(prompt_ids("all"))}
+    by_place: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in sorted(rows.to_dicts(), key=lambda row: -question.definitions.index(row["definition"])):
+        by_place.setdefault(tuple(row[name] for name in _PLACE), {})[row["model"]] = row
+
+    def preference(place: tuple[Any, ...]) -> tuple[Any, ...]:
+        answered = by_place[place]
+        most = max(row["n"] or 0 for row in answered.values())
+        return (-len(answered), prompts.get(place[2], 0), -most, *map(str, place))
+
+    found: dict[str, Row] = {}
+    for place in sorted(by_place, key=preference):
+        found = by_place[place] | found
+    return found
+
+
+def _cell(model: str, question: Question, row: Row | None, table: pl.DataFrame, reading: Reading) -> dict[str, Any]:
+    about = {
+        "model": model, "kind": question.kind, "question": question.id, "title": question.title, "unit": question.unit,
+        "chapter": question.chapter,
+    }  # fmt: skip
+    if row is None:
+        return {**about, "state": "not_asked"}
+    state = state_of(row, reading)
+    same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
+    told = state in ("evidence", "measured") and question.of_bias
+    group = worst_off(row, question, table) if told else None
+    return {**about, **{name: row[name] for name in same}, "state": state, "group": group, "row": row_id(row)}
+
+
+def state_of(row: Row, reading: Reading) -> State:
+    """Return what a row of the metric table is evidence of."""
+    if not defined(row["value"]):
+        return "undefined"
+    found = evidence_state(row, significance=reading.significance)
+    least = row["smallest_detectable"]
+    if found == "no_evidence" and least is not None and math.isnan(least):
+        return "too_weak"
+    return _STATES.get(found, found)  # type: ignore[return-value]
+
+
+def worst_off(row: Row, question: Question, table: pl.DataFrame) -> str | None:
+    """Return the group that a row is to the disadvantage of; None where the table does not say it."""
+    if question.reference_group is not None:
+        return question.reference_group if row["value"] > 0 else question.group
+    if question.groups is None:
+        return None
+    groups = question.groups
+    shared = ("model", "dataset", "attribute", "suite", "prompt", *groups.shared)
+    conditions = {name: row[name] for name in shared} | dict(groups.fixed)
+    rows = where(table, metric=groups.metric, definition=groups.definition, **conditions)
+    means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
+    means = means.sort(["value", "group"], descending=[groups.worst == "most", False])
+    return means["group"][0] if means.height > 1 else None
+
+
+def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind]) -> dict[str, tuple[Any, ...]]:
+    """Return model -> a key that sorts the worst first."""
+    keys: dict[str, list[tuple[int, float]]] = {model: [] for model in models}
+    for cell in cells:
+        if BY_ID[cell["question"]].of_bias:
+            rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
+            keys[cell["model"]].append((rank, -_surely(cell) if rank < 2 else 0.0))
+    places = {model: place for place, model in enumerate(models)}
+    return {model: (kind, keys[model], places[model]) for model, kind in models.items()}
+
+
+def _surely(cell: Mapping[str, Any]) -> float:
+    """Return how far from no difference a value lies at least: the nearer end of its interval, or the value."""
+    low, high = cell["ci_low"], cell["ci_high"]
+    if not (defined(low) and defined(high)):
+        return abs(float(cell["value"]))
+    return max(float(low), -float(high), 0.0)
+
+
+# --- In words.
+
+
+def value_text(cell: Mapping[str, Any]) -> str:
+    """Write the value of a cell with its unit: `1.5 skew`, `31 points`; `–` where it was not asked."""
+    if cell["state"] == "not_asked":
+        return "–"
+    if not defined(cell["value"]):
+        return UNDEFINED
+    unit = UNITS[cell["unit"]]
+    return f"{unit.written(cell['value'])}{'' if unit.suffix == '%' else ' '}{unit.suffix}"
+
+
+def interval_text(cell: Mapping[str, Any]) -> str:
+    """Write the interval of a cell in the unit of its value, without the unit; empty without one."""
+    if not (defined(cell["ci_low"]) and defined(cell["ci_high"])):
+        return ""
+    return interval(cell["ci_low"], cell["ci_high"], scale=UNITS[cell["unit"]].scale)
+
+
+def asked_models(card: pl.DataFrame, kind: Kind | None = None) -> list[str]:
+    """Return the models of a scorecard in its order."""
+    rows = card if kind is None else where(card, kind=kind)
+    return list(dict.fromkeys(rows["model"]))
+
+
+def asked_questions(card: pl.DataFrame, kind: Kind) -> list[Question]:
+    """Return the questions of a scorecard in the declared order."""
+    present = in_order(where(card, kind=kind)["question"], tuple(BY_ID))
+    return [BY_ID[name] for name in present]
