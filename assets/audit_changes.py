@@ -1,7 +1,7 @@
 """A comparison made ready to be shown: what got worse, and small pictures of the images that flipped."""
 
 from assets.audit_comparison import AuditDiff
-from assets.audit_diff import diff_of, found_regressions
+from assets.audit_diff import diff_of, judged_of
 from plumbline.errors import PlumblineError
 from plumbline.provenance.explanation import thumbnail
 from plumbline.report.changes import Changes, Preview
@@ -21,9 +21,8 @@ def changes_of(workspace: Workspace, diff: AuditDiff, *, names: tuple[str, str],
     """
     changes = Changes(
         *names,
-        differences=diff.differences,
+        differences=judged_of(workspace, diff.differences),
         flips=diff.flips,
-        worst=found_regressions(workspace, diff.differences),
         causes=diff.causes,
         absent=diff.absent,
         not_compared=diff.not_compared,

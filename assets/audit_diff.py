@@ -16,12 +16,14 @@ from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
 from plumbline.provenance.diff.pairs import paired_differences
-from plumbline.provenance.diff.tables import regressions, table_differences
+from plumbline.provenance.diff.tables import REGRESSED, VERDICTS, judged, table_differences
+from plumbline.report.numbers import interval
 from plumbline.storage import Committed
 from plumbline.storage.lake import recorded_audits
 from resources.workspace import Workspace
 
-_SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "q")
+_SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "value",
+          "ci_low", "ci_high", "q")  # fmt: skip
 _MOST_SAID = 5
 
 
@@ -34,7 +36,7 @@ _MOST_SAID = 5
         build_cell,
         table_differences,
         paired_differences,
-        regressions,
+        judged,
         Declaration,
         answers,
         "plumbline.generators.judge",
@@ -68,7 +70,7 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     }
     lake.write_table("audit_flips", diff.flips, details=details)
     committed = lake.write_table("audit_diff", diff.differences, details=details)
-    worst = found_regressions(workspace, diff.differences)
+    found = judged_of(workspace, diff.differences)
     return materialised(
         committed,
         lake=lake,
@@ -77,14 +79,15 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
         causes=dg.MetadataValue.json(diff.causes),
         not_compared=dg.MetadataValue.json(diff.not_compared),
         flipped_images=diff.flips.height,
-        regressions=dg.MetadataValue.md(markdown_table(worst.select(_SHOWN))),
+        **{verdict.replace(" ", "_"): found.filter(verdict=verdict).height for verdict in VERDICTS},
+        regressions=dg.MetadataValue.md(markdown_table(found.filter(verdict=REGRESSED).select(_SHOWN))),
     )
 
 
-def found_regressions(workspace: Workspace, differences: pl.DataFrame) -> pl.DataFrame:
-    """Return what got worse by more than the audit file allows."""
+def judged_of(workspace: Workspace, differences: pl.DataFrame) -> pl.DataFrame:
+    """Return what became of each number, by what the audit file allows; see `judged`."""
     audit = workspace.audit
-    return regressions(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
+    return judged(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,14 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """List regressions: metric, group, old and new value."""
     committed = workspace.lake.require("audit_diff")
-    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", manifest=committed))
+    differences = workspace.lake.read_table("audit_diff", manifest=committed)
+    worst = judged_of(workspace, differences).filter(verdict=REGRESSED)
     not_compared = committed.details.get("not_compared", [])
     regressed = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"
         f" ({', '.join(str(row[c]) for c in ('suite', 'event', 'attribute') if row[c])}):"
-        f" {row['value_old']:.3g} to {row['value_new']:.3g}"
+        f" {row['value_old']:.3g} to {row['value_new']:.3g}, by"
+        f" {interval(row['ci_low'], row['ci_high'])}"
         for row in worst.head(_MOST_SAID).iter_rows(named=True)
     ]
     notes = [_several(regressed, worst.height)] if regressed else []

@@ -11,11 +11,14 @@ from assets.audit_changes import changes_of
 from assets.audit_comparison import compare_audits, compare_checkpoints
 from orchestration.terminal import safe
 from plumbline.errors import ConfigError
-from plumbline.report.changes import Changes
+from plumbline.provenance.diff.tables import REGRESSED
+from plumbline.report.changes import TITLES, Changes
 from plumbline.report.html import render_changes
 from plumbline.report.listings import Listing
 from plumbline.storage.lake import NEWEST, named_audit, recorded_audits
 from resources.workspace import Workspace
+
+_STYLES = {"worse": "bold red", "unknown": "yellow", "clear": "green"}
 
 
 def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Changes:
@@ -50,21 +53,15 @@ def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Ch
 
 
 def print_changes(changes: Changes, *, console: Console) -> None:
-    """Show what got worse, what changed most clearly, why, and how many images flipped."""
+    """Show what got worse, then what got better, appeared and vanished; why, and how many images flipped."""
     console.print(f"[bold]{safe(changes.old)}[/] → [bold]{safe(changes.new)}[/]", highlight=False)
-    if changes.worst.height:
-        _print(changes.regressions, "Worse than before by more than is allowed", console, style="red")
-    elif changes.not_compared:
-        if changes.compared:
-            console.print("Nothing that was compared is worse than before by more than is allowed.")
-    elif changes.differences.height:
-        console.print("Nothing is worse than before by more than is allowed.", style="green")
-    else:
-        console.print("Every number is the same.")
+    console.print(changes.summary, style=_STYLES[changes.state], highlight=False)
     for line in changes.not_compared:
         console.print(f"not compared: {safe(line)}", style="yellow", highlight=False)
-    if changes.clearest.rows:
-        _print(changes.clearest, "The clearest changes", console)
+    if changes.how:
+        console.print(changes.how, style="dim", highlight=False)
+    for title, listing in changes.told:
+        _print(listing, title, console, style="red" if title == TITLES[REGRESSED] else None)
     if changes.flips.height:
         _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)
     if changes.reasons.rows:

@@ -30,4 +30,4 @@ def diff_command(
     if html is not None:
         write_changes(html, changes)
         say(f"Page: {html}")
-    raise typer.Exit(1 if changes.worst.height else _NOT_KNOWN if changes.not_compared else 0)
+    raise typer.Exit(1 if changes.regressed else _NOT_KNOWN if changes.not_compared else 0)

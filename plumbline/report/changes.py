@@ -8,17 +8,42 @@ from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.provenance.diff.tables import INDEPENDENT, PAIRED, headline_definitions
+from plumbline.language.registry import LANGUAGE_METRICS
+from plumbline.metrics.registry import METRICS
+from plumbline.provenance.diff.tables import (
+    APPEARED,
+    BETTER,
+    INDEPENDENT,
+    NEITHER,
+    ONE_SIDE,
+    PAIRED,
+    REGRESSED,
+    VANISHED,
+    WORSE,
+)
 from plumbline.report.listings import Listing
-from plumbline.report.numbers import UNDEFINED, bare_p, count, interval, number
+from plumbline.report.numbers import agreeing_decimals, bare_p, count, interval, number, percent, points, with_interval
 from plumbline.report.rows import Row
-from plumbline.report.vocabulary import attribute_title, event_title
+from plumbline.report.vocabulary import attribute_title, event_title, group_title, suite_title
 
 LONGEST = 40
 """Rows of a listing; a table of the lake holds all of them."""
 SHOWN_FLIPS = 12
-_HEADS = ("What", "Model", "Dataset", "Before", "After", "Change", "q", "Compared")
-_NUMERIC = frozenset({3, 4, 5, 6})
+TITLES = {
+    REGRESSED: "Worse by more than is allowed",
+    WORSE: "Worse, within what is allowed or without a limit",
+    BETTER: "Better",
+    NEITHER: "Changed, neither for the better nor the worse",
+    APPEARED: "Appeared: undefined or not asked before",
+    VANISHED: "Vanished: undefined or no longer asked",
+}
+_RATIOS = ("impact_ratio", "bias_size_elbow", "confound_r_squared", "text_axis_share")
+_SHARES = frozenset(
+    {name for name, traits in METRICS.items() if traits.bounds == (0, 1) and name not in _RATIOS}
+    | {name for name, traits in LANGUAGE_METRICS.items() if (traits.unit or "").split(" of ")[0] == "share"}
+    | {"zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision"}
+)
+"""Metrics that are written in percent, their changes in points."""
 
 
 class Preview(NamedTuple):
@@ -36,8 +61,8 @@ class Changes:
     ----------
     old, new : str
         What each side is called.
-    differences, flips, worst : DataFrame
-        In `DIFF_SCHEMA`, `FLIP_SCHEMA` and again `DIFF_SCHEMA`: what got worse by more than is allowed.
+    differences, flips : DataFrame
+        As of `plumbline.provenance.diff.tables.judged`, and in `FLIP_SCHEMA`.
     causes : mapping of str to sequence of str
         `dataset|model` -> what changed, such as `the checkpoint`.
     absent : sequence of str
@@ -52,16 +77,70 @@ class Changes:
     new: str
     differences: pl.DataFrame
     flips: pl.DataFrame
-    worst: pl.DataFrame
     causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: Sequence[str] = ()
     not_compared: Sequence[str] = ()
     previews: Mapping[str, Preview] = field(default_factory=dict)
 
     @property
-    def compared(self) -> bool:
-        """Return whether at least one number was compared."""
-        return bool(self.differences["compared"].is_in([PAIRED, INDEPENDENT]).any())
+    def regressed(self) -> int:
+        """Return how many numbers got worse by more than is allowed."""
+        return self._of(REGRESSED).height
+
+    @property
+    def state(self) -> str:
+        """Return `worse`, `unknown` where something was not compared and nothing is worse, or `clear`."""
+        return "worse" if self.regressed else "unknown" if self.not_compared else "clear"
+
+    @property
+    def summary(self) -> str:
+        """Return what got worse and what got better, in words."""
+        counts = {verdict: self._of(verdict).height for verdict in TITLES}
+        compared = self.differences["compared"].is_in([PAIRED, INDEPENDENT]).any()
+        if self.regressed:
+            first = f"{_numbers(self.regressed)} worse than before by more than is allowed."
+        elif self.differences.is_empty() and not self.not_compared:
+            return "Every number is the same."
+        elif self.not_compared:
+            first = "Nothing that was compared is worse than before by more than is allowed." if compared else ""
+        else:
+            first = "Nothing is worse than before by more than is allowed."
+        said = [first] if first else []
+        within, better = counts[WORSE], counts[BETTER]
+        if within:
+            said.append(f"{_numbers(within)} worse within that, or of a metric without a limit.")
+        if better:
+            said.append(f"{_numbers(better)} better.")
+        if not counts[WORSE] + counts[BETTER] + counts[REGRESSED] + counts[NEITHER] and compared:
+            said.append("There is no evidence that any number changed.")
+        return " ".join(said) or "No number could be compared."
+
+    @property
+    def how(self) -> str:
+        """Return how numbers were compared, in words; empty where no change is told."""
+        told = self.differences.filter(pl.col("verdict").is_in([REGRESSED, WORSE, BETTER, NEITHER]))
+        words = [
+            said
+            for compared, said in (
+                (PAIRED, "Paired: on the same images or sets."),
+                (INDEPENDENT, "As if independent: from the intervals of both sides, which is rather too wide."),
+            )
+            if (told["compared"] == compared).any()
+        ]
+        return " ".join(["The change is after minus before, with its interval.", *words]) if words else ""
+
+    @property
+    def told(self) -> list[tuple[str, Listing]]:
+        """Return what changed, with titles: first what got worse, last what appeared and what vanished."""
+        by_verdict = [(verdict, self._of(verdict)) for verdict in TITLES]
+        return [
+            (TITLES[verdict], _one_sided(rows) if verdict in (APPEARED, VANISHED) else _listing(rows))
+            for verdict, rows in by_verdict
+            if rows.height
+        ]
+
+    def _of(self, verdict: str) -> pl.DataFrame:
+        return self.differences.filter(pl.col("verdict") == verdict)
 
     @property
     def shown_flips(self) -> list[Row]:
@@ -70,20 +149,6 @@ class Changes:
             rank=pl.col("margin").rank("ordinal", descending=True).over("dataset", "model_new", "suite")
         )
         return ranked.sort("rank", "dataset", "model_new", "suite").head(SHOWN_FLIPS).to_dicts()
-
-    @property
-    def regressions(self) -> Listing:
-        """List what got worse by more than is allowed, furthest first."""
-        return _listing(self.worst)
-
-    @property
-    def clearest(self) -> Listing:
-        """List the clearest differences on the same images or sets, of headline definitions."""
-        headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
-        chosen = self.differences.filter(
-            pl.col("compared") == PAIRED, pl.col("q") < 0.05, headline.is_null() | (pl.col("definition") == headline)
-        )
-        return _listing(chosen.sort("q", pl.col("value").abs(), descending=[False, True]))
 
     @property
     def reasons(self) -> Listing:
@@ -113,37 +178,93 @@ class Changes:
 
 
 def _listing(chosen: pl.DataFrame) -> Listing:
+    named = _names_models(chosen)
     rows = [
         (
             change_title(row),
-            row["model_new"] if row["model_old"] == row["model_new"] else f"{row['model_old']} → {row['model_new']}",
+            *([row["model_new"]] if named else []),
             row["dataset"],
-            number(row["value_old"]),
-            number(row["value_new"]),
-            f"{_signed(row['value'])} [{interval(row['ci_low'], row['ci_high'])}]",
+            *change_texts(row),
             "–" if row["q"] is None else bare_p(row["q"]),
             row["compared"],
         )
         for row in chosen.head(LONGEST).to_dicts()
     ]
-    return Listing(_HEADS, rows, _NUMERIC, _cut(chosen.height))
+    heads = ("What", *_model_head(named), "Dataset", "Before", "After", "Change [interval]", "q", "Compared")
+    return Listing(heads, rows, frozenset(range(2 + named, 6 + named)), _cut(chosen.height))
+
+
+def _one_sided(chosen: pl.DataFrame) -> Listing:
+    """List numbers that one side lacks by metric, with how many they are and the reason that most of them have."""
+    named = _names_models(chosen)
+    of = ["metric", "suite", "model_new", "dataset"]
+    asked = pl.when(pl.col("compared") != ONE_SIDE).then("reason")
+    counted = chosen.group_by(of, maintain_order=True).agg(
+        pl.len(), asked.drop_nulls().mode(maintain_order=True).first().alias("why")
+    )
+    counted = counted.sort("len", *of, descending=[True, *[False] * len(of)], nulls_last=True)
+    rows = [
+        (
+            row["metric"].replace("_", " ") + (f" ({row['suite']})" if row["suite"] else ""),
+            *([row["model_new"]] if named else []),
+            row["dataset"],
+            count(row["len"]),
+            row["why"] or "not in the other",
+        )
+        for row in counted.head(LONGEST).to_dicts()
+    ]
+    heads = ("What", *_model_head(named), "Dataset", "Numbers", "Why")
+    return Listing(heads, rows, frozenset({2 + named}), _cut(counted.height))
+
+
+def _names_models(chosen: pl.DataFrame) -> bool:
+    """Return whether rows say which model they are of: two checkpoints are named above all of them."""
+    return bool((chosen["model_old"] == chosen["model_new"]).any())
+
+
+def _model_head(named: bool) -> tuple[str, ...]:
+    return ("Model",) if named else ()
+
+
+def _numbers(many: int) -> str:
+    return f"{count(many)} number{' is' if many == 1 else 's are'}"
+
+
+class ChangeTexts(NamedTuple):
+    """A number before and after, and the change with its interval, in words that add up."""
+
+    old: str
+    new: str
+    change: str
+
+
+def change_texts(row: Row) -> ChangeTexts:
+    """Return old, new and new - old with its interval, a share in percent and points: `+10 points [6–19]`."""
+    old, new, change = row["value_old"], row["value_new"], row["value"]
+    is_share = row["metric"] in _SHARES
+    decimals = agreeing_decimals(old, new, change, share=is_share)
+    if is_share:
+        written = points(change, decimals=decimals), interval(row["ci_low"], row["ci_high"], scale=100)
+        return ChangeTexts(percent(old, decimals=decimals), percent(new, decimals=decimals), with_interval(*written))
+    signed = ("+" if change > 0 else "") + number(change, decimals=decimals)
+    ends = interval(row["ci_low"], row["ci_high"])
+    return ChangeTexts(number(old, decimals=decimals), number(new, decimals=decimals), with_interval(signed, ends))
 
 
 def change_title(row: Row) -> str:
-    """Return what a row of a diff is of: `max skew, crime, by race`."""
-    parts = [row["metric"].replace("_", " ")]
+    """Return what a row of a diff is of: `max skew, crime labels, by race`."""
+    metric = row["metric"]
+    parts = [metric.replace("_", " ")]
+    parts += [row["definition"].replace("_", " ")] if metric not in METRICS | LANGUAGE_METRICS else []
     parts += [event_title(row["event"])] if row["event"] else []
     parts += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
-    parts += [
-        str(row[name]) for name in ("group", "probe", "occupation", "prompt", "instruction", "scorer") if row[name]
-    ]
+    parts += [group_title(row["group"])] if row["group"] else []
+    parts += [str(row[name]) for name in ("probe", "occupation", "prompt", "instruction", "scorer") if row[name]]
     parts += [row["statistic"]] if row["statistic"] not in ("estimate", "mean") else []
-    return ", ".join(parts) + (f" ({row['suite']})" if row["suite"] else "")
-
-
-def _signed(value: float | None) -> str:
-    written = number(value)
-    return written if written == UNDEFINED or value is None or value < 0 else f"+{written}"
+    title = ", ".join(parts)
+    # What is named by its event needs no suite; `crime_pooled` is another question than `crime`.
+    implied = not row["suite"] or row["suite"] in title or row["event"] == "mean_of_tasks"
+    return title if implied else f"{title} ({suite_title(row['suite'])})"
 
 
 def _cut(rows: int) -> str:

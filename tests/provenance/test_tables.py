@@ -7,10 +7,11 @@ import pytest
 from plumbline.catalog.schema import metric_frame
 from plumbline.provenance.diff.tables import (
     DIFF_SCHEMA,
+    REGRESSED,
     causes_of_change,
     changed_cells,
     directed_metrics,
-    regressions,
+    judged,
     suite_hashes,
     table_differences,
     with_q,
@@ -18,6 +19,12 @@ from plumbline.provenance.diff.tables import (
 from plumbline.reasons import reason
 
 COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
+
+
+def regressions(found, limits):
+    return judged(found, limits).filter(verdict=REGRESSED)
+
+
 LIMITS = {"max_skew": 0.25, "harm_rate": 0.02, "impact_ratio": 0.1}
 
 

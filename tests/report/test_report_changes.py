@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestration.compared import print_changes
-from plumbline.provenance.diff.tables import DIFF_SCHEMA, FLIP_SCHEMA
+from plumbline.provenance.diff.tables import DIFF_SCHEMA, FLIP_SCHEMA, judged
 from plumbline.report import render
 from plumbline.report.changes import LONGEST, Changes
 from plumbline.report.html import render_changes
@@ -28,10 +28,14 @@ def difference(**columns):
     return row | columns
 
 
-def changes(rows, *, worst=(), flips=(), **more):
-    frames = [pl.DataFrame(list(each), schema=DIFF_SCHEMA, orient="row") for each in (rows, worst)]
+LIMITS = {"max_skew": 0.25}
+MILD = {"value_old": 1.0, "value_new": 1.1, "value": 0.1, "ci_low": 0.05, "ci_high": 0.2, "worse": 0.1}
+
+
+def changes(rows, *, flips=(), **more):
+    frame = pl.DataFrame(list(rows), schema=DIFF_SCHEMA, orient="row")
     flipped = pl.DataFrame(list(flips), schema=FLIP_SCHEMA, orient="row")
-    return Changes("audit aaa", "this audit", frames[0], flipped, frames[1], **more)
+    return Changes("audit aaa", "this audit", judged(frame, LIMITS), flipped, **more)
 
 
 def flip(image, margin, *, suite="crime", text="a photo of a thief"):
@@ -43,7 +47,7 @@ def flip(image, margin, *, suite="crime", text="a photo of a thief"):
 
 
 def test_regressions_are_named_first_in_the_report(narrow, inputs, sketched):
-    found = changes([difference()], worst=[difference()], causes={"faces|clip": ["the checkpoint"]})
+    found = changes([difference()], causes={"faces|clip": ["the checkpoint"]})
     page = render(narrow, replace(inputs, changes=found))
     at = [page.index(f'<h2 id="{anchor}">') for anchor in ("changes", "audited", "findings")]
     assert at == sorted(at)
@@ -80,7 +84,7 @@ def test_what_was_not_compared_stands_in_place_of_the_all_clear(said_by):
     assert UNKNOWN in nothing and "is worse than before" not in nothing
     some = said_by(changes([other, difference(q=0.5)], not_compared=[UNKNOWN]))
     assert UNKNOWN in some and "Nothing that was compared is worse than before" in some
-    worse = said_by(changes([other], worst=[difference()], not_compared=[UNKNOWN]))
+    worse = said_by(changes([other, difference()], not_compared=[UNKNOWN]))
     assert UNKNOWN in worse and "worse than before by more than is allowed" in worse.lower()
 
 
@@ -112,8 +116,7 @@ def test_the_terminal_says_where_changes_come_from():
 
 def test_hostile_text_is_text():
     found = changes(
-        [difference(dataset=HOSTILE)],
-        worst=[difference(group=HOSTILE)],
+        [difference(group=HOSTILE), difference(dataset=HOSTILE, value_old=None)],
         flips=[flip("x", 1.0, text=HOSTILE)],
         causes={HOSTILE: ["the checkpoint"]},
         absent=[HOSTILE],
@@ -122,11 +125,64 @@ def test_hostile_text_is_text():
     assert "<script" not in page and "&lt;script&gt;" in page
 
 
+def test_what_got_worse_is_told_before_what_got_better_and_what_appeared_last():
+    rows = [
+        difference(event="new", value_old=float("nan"), value=float("nan"), q=None, reason="old: too few images"),
+        difference(event="gone", value_new=None, value=None, q=None, compared="one side only"),
+        difference(event="better", value_old=1.5, value_new=0.5, value=-1.0, ci_low=-1.2, ci_high=-0.8, worse=-1.0),
+        difference(event="mild", **MILD),
+        difference(event="little", **(MILD | {"ci_low": 0.09})),
+        difference(event="worse"),
+        difference(event="worst", value_new=2.5, value=2.0, ci_low=0.1, ci_high=2.5, worse=2.0),
+        difference(event="by chance", q=0.2),
+        difference(event="mitigated", condition="saner"),
+        difference(event="aside", definition="smoothed"),
+        difference(
+            event="moved", metric="outcome_proportion", definition="top1", worse=None, compared="as if independent"
+        ),
+    ]
+    found = changes(rows)
+    told = [(title, [row[0] for row in listing.rows]) for title, listing in found.told]
+    assert [title.split()[0].strip(",:") for title, _ in told] == [
+        "Worse", "Worse", "Better", "Changed", "Appeared", "Vanished",
+    ]  # fmt: skip
+    assert [[what.split(", ")[1] for what in whats] for _, whats in told[:3]] == [
+        ["worst", "worse"], ["little", "mild"], ["better"],
+    ]  # fmt: skip
+    assert found.regressed == 2 and "2 numbers are worse than before by more than is allowed" in found.summary
+    assert "1 number is better" in found.summary and "As if independent" in found.how
+
+
+@pytest.mark.parametrize("said_by", [in_the_terminal, lambda found: render_changes(found, title="x")])
+def test_a_number_that_was_undefined_appears_with_the_reason_and_is_no_change(said_by):
+    rows = [
+        difference(
+            value_old=float("nan"), value=float("nan"), q=None, worse=float("nan"), reason="old: too few images"
+        ),
+        difference(event="gone", value_new=None, value=None, q=None, compared="one side only", worse=None),
+    ]
+    said = said_by(changes(rows))
+    assert "old: too few images" in said and "undefined →" not in said and "Worse" not in said
+    assert "There is no evidence that any number changed" in " ".join(said.split())
+
+
+def test_a_share_is_told_in_percent_and_its_change_in_points_that_add_up():
+    found = changes(
+        [
+            difference(
+                metric="parity_difference", definition="max_minus_min", value_old=0.1722, value_new=0.2304,
+                value=0.0582, ci_low=0.0386, ci_high=0.0782, worse=0.0582,
+            )
+        ]
+    )  # fmt: skip
+    assert found.told[0][1].rows[0][3:6] == ("17.2%", "23.0%", "+5.8 points [3.9–7.8]")
+
+
 def test_long_listings_are_cut_and_say_so():
-    found = changes([difference(event=f"event {i}") for i in range(LONGEST + 3)])
-    assert len(found.clearest.rows) == LONGEST and str(LONGEST + 3) in found.clearest.note
+    [(_, listing)] = changes([difference(event=f"event {i}") for i in range(LONGEST + 3)]).told
+    assert len(listing.rows) == LONGEST and str(LONGEST + 3) in listing.note
 
 
-def test_two_checkpoints_are_both_named():
-    listed = changes([difference(model_new="siglip")]).clearest.rows
-    assert listed[0][1] == "clip → siglip"
+def test_the_models_are_named_in_rows_only_where_they_differ_among_rows():
+    alone, apart = changes([difference(model_new="siglip")]), changes([difference()])
+    assert "Model" not in alone.told[0][1].heads and apart.told[0][1].rows[0][1] == "clip"

@@ -329,17 +329,24 @@ def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
     return complete.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())
 
 
-# --- What got worse by more than is allowed.
+# --- What got worse, what got better, and what appeared or vanished.
 
 BEFORE = "before"
 
+REGRESSED, WORSE, BETTER, NEITHER = "worse than allowed", "worse", "better", "neither better nor worse"
+APPEARED, VANISHED = "appeared", "vanished"
+VERDICTS = (REGRESSED, WORSE, BETTER, NEITHER, APPEARED, VANISHED)
+"""What became of a number, in the order in which it is told: there is evidence that it changed, and it moved away from
+what is fair by more than is allowed, by less or of a metric without a limit, towards it, or has no direction; or it is
+defined on one side only."""
 
-def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
-    """Return the rows that moved away from parity by significantly more than is allowed, largest first.
 
-    Significantly: q below `significance`, of paired comparisons and of those from two intervals alike. Of a metric
-    with a headline definition only that one counts, and only checkpoints as they are: what a mitigation does is judged
-    elsewhere.
+def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
+    """Return what became of each number, and what is told first on top.
+
+    There is evidence of a change where q is below `significance`, of paired comparisons and of those from two intervals
+    alike. Of a metric with a headline definition only that one counts, and only checkpoints as they are: what a
+    mitigation does is judged elsewhere.
 
     Parameters
     ----------
@@ -347,14 +354,40 @@ def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, signi
         In `DIFF_SCHEMA`.
     limits : mapping of str to float
         Metric -> how far it may move.
+
+    Returns
+    -------
+    DataFrame
+        The rows with a last column `verdict`, one of `VERDICTS` or null: no evidence of a change. Sorted by verdict,
+        then by the change as a multiple of what is allowed, then of the half of its interval that is towards 0.
     """
     headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
     limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
-    return differences.filter(
-        pl.col("condition") == BEFORE,
-        headline.is_null() | (pl.col("definition") == headline),
-        pl.col("worse") > limit,
-        pl.col("q") < significance,
-    ).sort(
-        pl.col("worse") / limit, "metric", "dataset", "event", descending=[True, False, False, False], nulls_last=True
+    told = (pl.col("condition") == BEFORE) & (headline.is_null() | (pl.col("definition") == headline))
+    old, new = (pl.col(name).fill_nan(None).is_not_null() for name in ("value_old", "value_new"))
+    evident = pl.col("value").is_finite() & (pl.col("q") < significance)
+    away = pl.col("worse").fill_nan(None)
+    verdict = (
+        pl.when(~told)
+        .then(None)
+        .when(new & ~old)
+        .then(pl.lit(APPEARED))
+        .when(old & ~new)
+        .then(pl.lit(VANISHED))
+        .when(~evident.fill_null(value=False))
+        .then(None)
+        .when(away > limit)
+        .then(pl.lit(REGRESSED))
+        .when(away > 0)
+        .then(pl.lit(WORSE))
+        .when(away < 0)
+        .then(pl.lit(BETTER))
+        .otherwise(pl.lit(NEITHER))
     )
+    order = pl.col("verdict").replace_strict(dict(zip(VERDICTS, range(9))), default=None, return_dtype=pl.Int8)
+    nearer = pl.when(pl.col("value") > 0).then("ci_low").otherwise("ci_high")
+    clear = (pl.col("value") / (pl.col("value") - nearer)).abs().fill_nan(None)
+    return differences.with_columns(verdict=verdict).sort(
+        order, (away / limit).abs(), clear, "model_new", "dataset", "metric", "definition", "event", "attribute",
+        descending=[False, True, True, *[False] * 6], nulls_last=True,
+    )  # fmt: skip
