@@ -96,14 +96,15 @@ def test_a_cell_is_where_its_row_and_column_are_dark_where_large_and_framed_wher
     rows, columns = Rows.plain(("a", "b")), Rows((("one", ("x",)), ("two", ("x", "y"))))
     cells = [
         Cell(row="a", column="x", over="one", value=0.1, text="10"),
-        Cell(row="b", column="y", over="two", value=0.9, text="90", framed=True),
+        Cell(row="b", column="y", over="two", value=0.9, text="90", framed=True, tip={"value": "0.90"}),
         Cell(row="b", column="x", over="two", value=math.nan, text="–"),
     ]
     chart = heat("n", "t", "d", cells=cells, rows=rows, columns=columns)
     low, high, undefined = (record for record in records(chart) if "text" in record)
     assert (low["y"], high["y"]) == (0, 1) and low["x"] < undefined["x"] < high["x"]
     assert "dark" not in low and high["dark"] and high["framed"]
-    assert "value" not in undefined
+    assert (high["shade"], high["value"]) == (0.9, "0.90")
+    assert "shade" not in undefined
     assert [r["over"] for r in records(chart) if "over" in r] == ["one", "two"]
     assert valid(chart)
 

@@ -1,4 +1,4 @@
-"""Tables of the report about associations, markedness and the two valences."""
+"""Social perception: with which traits a model associates whom, and whom it takes for granted."""
 
 from __future__ import annotations
 
@@ -7,174 +7,57 @@ from dataclasses import replace
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
-from plumbline.report.evidence import evidence, finding_of, remark, subject_of, uncertainty
-from plumbline.report.figures.associations import (
+from plumbline.report.charts.perception import (
     AVERAGED,
-    EVERYONE,
     OTHERS,
-    SCALES,
-    association_figure,
-    by_evidence,
-    comparison_title,
-    correlation_figure,
-    markedness_figure,
+    association_intervals,
+    associations,
+    markedness,
     scale_rows,
     scale_title,
-    small_association_figure,
     strongest_first,
+    valence_correlations,
 )
+from plumbline.report.evidence import evidence, finding_of, remark, subject_of, uncertainty
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, estimate
-from plumbline.report.numbers import (
-    agreeing_decimals,
-    bare_p,
-    count,
-    interval,
-    number,
-    percent,
-    percent_interval,
-    points,
-    with_interval,
-)
+from plumbline.report.numbers import agreeing_decimals, number, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
-from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_faces, group_title, sentence_start
+from plumbline.report.rows import Row, defined, or_nan, where
+from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
-EVIDENT = "*"
-
-
-def scale_listing(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Listing:
-    """List the effect sizes of the scales, a row a model and comparison; a star marks evidence."""
-    rows = scale_rows(table, dataset)
-    return _effects(rows, reading, models, in_order(rows["event"], SCALES), scale_title)
+METRICS = ("sc_weat_effect", "weat_effect", "markedness", "markedness_gap", "valence_correlation")
 
 
-def weat_listing(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Listing:
-    """List the WEAT effect sizes of the dimensions, a row a model and comparison; a star marks evidence."""
-    rows = by_evidence(where(table, metric="weat_effect", dataset=dataset, condition="before"))
-    return _effects(rows, reading, models, in_order(rows["event"], DIMENSIONS), lambda dimension: dimension)
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    used = where(table, metric=METRICS, condition="before")
+    datasets = inputs.datasets_in(used["dataset"])
+    return [_part(where(used, dataset=dataset), inputs, dataset) for dataset in datasets]
 
 
-def _effects(rows, reading, models, events, title) -> Listing:  # type: ignore[no-untyped-def]
-    lookup = by(rows, "model", "attribute", "group", "event")
-    shown = []
-    for row in _comparisons(rows, models):
-        sizes = [lookup.get((row["model"], row["attribute"], row["group"], event)) for event in events]
-        cells = [_starred(each, reading) for each in sizes]
-        smallest = bare_p(min((e["q"] for e in sizes if e and defined(e["q"])), default=None))
-        shown.append((*_who(row), *cells, smallest, count(row["n"]), row["reason"] or ""))
-    heads = ("Model", "Attribute", "Group", *(title(event) for event in events), "Smallest q", "n", "Note")
-    note = (
-        "Standard deviations, with intervals. A group stands against all others where it names no second one. "
-        f"{EVIDENT} q below {reading.significance:g} (two-sided)."
-    )
-    return Listing(heads, shown, frozenset(range(3, 5 + len(events))), note)
+def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
+    arguments = (own, inputs.audit, inputs.models, dataset)
+    first, *further = drawn(
+        [
+            associations(*arguments),
+            markedness(*arguments),
+            valence_correlations(*arguments),
+            *(association_intervals(*arguments, model=model) for model in strongest_first(own, inputs.models, dataset)),
+        ]
+    ) or [None]
+    return Part(title=dataset, pictures=drawn([first]), details=further, notes=_notes(own))
 
 
-def _comparisons(rows: pl.DataFrame, models: tuple[str, ...]) -> list[Row]:
-    firsts = rows.unique(["model", "attribute", "group"], maintain_order=True).to_dicts()
-    place = {name: i for i, name in enumerate(in_order(rows["model"], models))}
-    return sorted(firsts, key=lambda row: (place[row["model"]], row["attribute"], row["group"]))
-
-
-def _who(row: Row) -> tuple[str, str, str]:
-    return row["model"], attribute_title(row["attribute"]), comparison_title(row)
-
-
-def _starred(row: Row | None, reading: Reading) -> str:
-    if row is None:
-        return "–"
-    if not defined(row["value"]):
-        return "undefined"
-    ends = interval(row["ci_low"], row["ci_high"])
-    star = EVIDENT if evidence(row, reading) else ""
-    return with_interval(f"{number(row['value'])}{star}", ends)
-
-
-def word_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, *, shown: int = 3) -> Listing:
-    """List the words that lie closest to a group, and furthest from it, a row a model and comparison."""
-    rows = where(
-        table, metric="sc_weat_effect", definition="studentised", dataset=dataset, condition="before", event=None
-    ).drop_nulls("probe")
-    lines = []
-    for row in _comparisons(rows, models):
-        of_group = where(rows, model=row["model"], attribute=row["attribute"], group=row["group"])
-        words = [(r["value"], r["probe"]) for r in of_group.to_dicts() if defined(r["value"])]
-        words.sort(key=lambda pair: (-pair[0], pair[1]))
-        closest, furthest = words[:shown], words[: -shown - 1 : -1]
-        cells = ["; ".join(f"{word} {number(value)}" for value, word in side) for side in (closest, furthest)]
-        lines.append((*_who(row), *cells, count(row["n"])))
-    heads = ("Model", "Attribute", "Group", "Closest words", "Furthest words", "n")
-    note = "SC-WEAT effect sizes in standard deviations; every word is in the metric table, with its interval and p."
-    return Listing(heads, lines, frozenset({5}), note)
-
-
-def markedness_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
-    """List markedness under every template and averaged, a row a model and group."""
-    rows = where(table, metric="markedness", dataset=dataset, condition="before")
-    lookup = by(rows, "model", "attribute", "group", "definition")
-    templates = [name for name in in_order(rows["definition"], ()) if name != AVERAGED]
-    place = {name: i for i, name in enumerate(in_order(rows["model"], models))}
-    keys = sorted({key[:3] for key in lookup}, key=lambda key: (place[key[0]], *key[1:]))
-    lines = []
-    for key in keys:
-        row = lookup[(*key, AVERAGED)]
-        each = [_percent(lookup.get((*key, template))) for template in templates]
-        who = (key[0], attribute_title(key[1]), group_title(key[2]))
-        lines.append((*who, _percent(row), *each, count(row["n"]), row["reason"] or ""))
-    heads = ("Model", "Attribute", "Group", "All templates", *templates, "n", "Note")
-    return Listing(heads, lines, frozenset(range(3, 5 + len(templates))))
-
-
-def _percent(row: Row | None) -> str:
-    if row is None or not defined(row["value"]):
-        return "–"
-    ends = percent_interval(row["ci_low"] / 100, row["ci_high"] / 100)
-    return with_interval(percent(row["value"] / 100), ends)
-
-
-def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
-    """List the gap between the least and the most marked group, a row a model and attribute."""
-    rows = where(table, metric="markedness_gap", dataset=dataset, condition="before")
-    lines = [
-        (
-            row["model"],
-            attribute_title(row["attribute"]),
-            points(row["value"] / 100) if defined(row["value"]) else "undefined",
-            interval(row["ci_low"], row["ci_high"]),
-            bare_p(row["p"]),
-            bare_p(row["q"]),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for model in in_order(rows["model"], models)
-        for row in where(rows, model=model).to_dicts()
+def _notes(own: pl.DataFrame) -> list[str]:
+    values = where(own, metric="valence_correlation", attribute=None)["value"]
+    known = sorted(value for value in values if defined(value))
+    if not known:
+        return []
+    span = number(known[0]) if len(known) == 1 else f"{number(known[0])} to {number(known[-1])}"
+    return [
+        f"Over all images the positive and the negative words of a dimension correlate with r = {span}. Where r is "
+        "near 1, a face that is close to the one is close to the other: read both poles of a dimension together."
     ]
-    heads = ("Model", "Attribute", "Gap", "Interval (points)", "p", "q", "n", "Note")
-    return Listing(heads, lines, frozenset(range(2, 7)))
-
-
-def correlation_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
-    """List the correlations of the valences, a row a model and group."""
-    rows = where(table, metric="valence_correlation", dataset=dataset, condition="before")
-    lookup = by(rows, "model", "attribute", "group", "event")
-    dimensions = in_order(rows["event"], DIMENSIONS)
-    place = {name: i for i, name in enumerate(in_order(rows["model"], models))}
-    keys = sorted({key[:3] for key in lookup}, key=lambda key: (place[key[0]], key[1] or "", key[2] or ""))
-    lines = []
-    for key in keys:
-        of_dimensions = [lookup.get((*key, dimension)) for dimension in dimensions]
-        one = next(row for row in of_dimensions if row)
-        who = EVERYONE if key[2] is None else group_title(key[2])
-        attribute = attribute_title(key[1]) if key[1] else "–"
-        cells = [estimate(row) for row in of_dimensions]
-        lines.append((key[0], attribute, who, *cells, count(one["n"]), one["reason"] or ""))
-    heads = ("Model", "Attribute", "Group", *dimensions, "n", "Note")
-    return Listing(heads, lines, frozenset(range(3, 4 + len(dimensions))))
-
-
-# --- What the rows of the association family say, one finding a model, dataset and question.
 
 
 def association_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -284,75 +167,15 @@ def _extremes(most: Row, least: Row, decimals: int | None) -> str:
     )
 
 
-# --- Social perception: with which traits a model associates whom, and whom it takes for granted.
-
-METRICS = (
-    "sc_weat_effect", "sc_weat_statistic", "weat_effect", "markedness", "markedness_gap", "valence_correlation",
-)  # fmt: skip
-
-
-def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    used = where(table, metric=METRICS, condition="before")
-    datasets = inputs.datasets_in(used["dataset"])
-    return [_part(where(used, dataset=dataset), inputs, dataset) for dataset in datasets]
-
-
-def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
-    reading, models = inputs.audit, inputs.models
-    associations = drawn(
-        association_figure(own, reading, model=model, dataset=dataset)
-        for model in strongest_first(own, models, dataset)
-    )
-    others = [figure(own, reading, models, dataset) for figure in (markedness_figure, correlation_figure)]
-    return Part(
-        title=dataset,
-        pictures=[*associations[:1], *drawn(others)],
-        details=associations[1:],
-        listings=_listings(own, reading, models, dataset),
-        notes=_notes(own, associations=len(associations)),
-    )
-
-
-def _listings(own: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> list[tuple[str, Listing]]:
-    listings = [
-        ("Effect sizes by scale (SC-WEAT)", scale_listing(own, reading, models, dataset)),
-        ("Closest and furthest words", word_listing(own, models, dataset)),
-        ("Positive against negative words (WEAT)", weat_listing(own, reading, models, dataset)),
-        ("Markedness by template", markedness_listing(own, models, dataset)),
-        ("Gaps in markedness", gap_listing(own, models, dataset)),
-        ("Correlation of positive and negative valence", correlation_listing(own, models, dataset)),
-    ]
-    return [(title, listing) for title, listing in listings if listing.rows]
-
-
-def _notes(own: pl.DataFrame, *, associations: int) -> list[str]:
-    notes = []
-    if associations > 1:
-        notes.append("Of the associations, those of the model with the largest one are shown first.")
-    values = where(own, metric="valence_correlation", attribute=None)["value"]
-    known = sorted(value for value in values if defined(value))
-    if known:
-        span = number(known[0]) if len(known) == 1 else f"{number(known[0])} to {number(known[-1])}"
-        notes.append(
-            f"Over all images the positive and the negative words of a dimension correlate with r = {span}. Where r is "
-            "near 1, a face that is close to the one is close to the other: read both poles of a dimension together."
-        )
-    return notes
-
-
 CHAPTER = Chapter(
     anchor="associations",
     title="Social perception: associations",
-    lead="Psychology describes how people see others by warmth and competence, or by agency, beliefs and communion. "
-    "Does a model place the faces of one group closer to such words than those of another, and which groups does it "
-    "take for granted, so that “a photo of a person” fits them better than a prompt that names them?",
+    lead="Does a model place the faces of one group closer to words of warmth, competence, agency, belief or communion "
+    "than those of another? And whom does it take for granted, so that “a photo of a person” fits better than a "
+    "prompt that names the group?",
     parts=_parts,
     findings=association_findings,
-    pictures={
-        "associations": small_association_figure,
-        "markedness": markedness_figure,
-        "valences": correlation_figure,
-    },
+    pictures={"associations": associations, "markedness": markedness, "valences": valence_correlations},
     method=(
         (
             "SC-WEAT",

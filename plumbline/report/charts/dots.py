@@ -289,7 +289,12 @@ def dots(
     header = {"labelExpr": "panels[datum.value]", "labelAnchor": "start", "labelOrient": "top"}
     body: Spec = {
         "data": {"values": data},
-        "facet": {"field": "panel", "type": "ordinal", "title": None, "header": header if any(panels) else None},
+        "facet": {
+            "field": "panel",
+            "type": "ordinal",
+            "title": None,
+            "header": header if any(panels) else {"labels": False},
+        },
         "columns": used,
         "spacing": {"row": 22, "column": 26},
         "resolve": {"axis": {"x": "independent"}, "scale": {"x": "independent" if own_scales else "shared"}},
@@ -422,5 +427,5 @@ def _layers(
     drawn = [{"mark": mark, "encoding": {"x": x(column)} | rest} for column, mark, rest in layers if column in used]
     if band is not None:
         ends = {"x": {"datum": _short(band[0])}, "x2": {"datum": _short(band[1])}}
-        drawn.insert(0, {"mark": {"type": "rect", "style": "band"}, "encoding": ends})
+        drawn.insert(0, {"data": {"values": [{}]}, "mark": {"type": "rect", "style": "band"}, "encoding": ends})
     return drawn

@@ -100,7 +100,7 @@ def _column_places(columns: Rows) -> dict[tuple[str, str], float]:
 def _record(cell: Cell, x: float, y: int, top: float) -> Spec:
     record: Spec = {"x": x, "y": y, "text": label(cell.text)}
     if math.isfinite(cell.value):
-        record |= {"value": float(f"{cell.value:.6g}"), "left": x - 0.48, "right": x + 0.48}
+        record |= {"shade": float(f"{cell.value:.6g}"), "left": x - 0.48, "right": x + 0.48}
         record |= {"above": y - 0.46, "below": y + 0.46}
         if cell.value >= DARK_FROM * top:
             record["dark"] = True
@@ -126,7 +126,7 @@ def _cells(lines: int, last: float, top: float, tips: list[Spec]) -> list[Spec]:
         "y": y | {"field": "above"},
         "y2": {"field": "below"},
         "color": {
-            "field": "value",
+            "field": "shade",
             "type": "quantitative",
             "legend": None,
             "scale": {"domain": [0, top], "range": list(SEQUENTIAL), "interpolate": "rgb", "clamp": True},

@@ -1,0 +1,124 @@
+"""Rows of the metric table as dots with intervals: which columns make the rows, the panels and the series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from plumbline.report.charts.chart import AMBER, BLUE, DIAMOND, GREEN, PURPLE, SLATE, VALENCE_COLOURS, VERMILION, Chart
+from plumbline.report.charts.dots import Dot, Rows, Series, Unit, dots
+from plumbline.report.language_words import STATISTICS, prompt_title
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, in_order
+from plumbline.report.vocabulary import attribute_title, event_title, group_title
+
+Words = Callable[[Any], str]
+
+WORDS: Mapping[str, Words] = {
+    "model": str,
+    "event": event_title,
+    "attribute": attribute_title,
+    "group": group_title,
+    "occupation": str,
+    "prompt": prompt_title,
+    "instruction": str,
+    "scorer": str,
+    "statistic": lambda statistic: STATISTICS.get(statistic, ""),
+}
+"""Columns that a tip names, in this order, and how their values are written."""
+STYLES: Mapping[str, tuple[str, str]] = {
+    "positive": (VALENCE_COLOURS["positive"], "circle"),
+    "negative": (VALENCE_COLOURS["negative"], DIAMOND),
+    "mean": (SLATE, "circle"),
+    "p90": (BLUE, DIAMOND),
+}
+"""Colour and shape of values that keep theirs wherever they are a series."""
+_OTHERS = (
+    (BLUE, "circle"), (AMBER, DIAMOND), (GREEN, "square"), (VERMILION, "triangle-up"), (PURPLE, "triangle-down"),
+    (SLATE, "cross"),
+)  # fmt: skip
+
+
+def estimates(
+    name: str,
+    title: str,
+    description: str,
+    source: pl.DataFrame,
+    *,
+    row: str,
+    heading: str | None = None,
+    panel: str | None = None,
+    series: str | None = None,
+    order: Mapping[str, Sequence[str]] | None = None,
+    words: Mapping[str, Words] | None = None,
+    reading: Reading | None = None,
+    unit: Unit = "number",
+    **more: Any,
+) -> Chart | None:
+    """Draw every row of a table at the place that its columns say; None without a row.
+
+    Parameters
+    ----------
+    source : DataFrame
+        Rows of the metric table. Where it has them, `second` is drawn as a stroke, `span_low` to `span_high` as a band.
+    row, heading, panel, series : str
+        Columns. A heading stands above the rows of its value, and is left out where there is one value alone.
+    order : mapping of str to sequence of str
+        Column -> its first values; those that are not named follow by name.
+    words : mapping of str to callable
+        How values of further columns are written, or of those of `WORDS` in another way.
+    reading : Reading, optional
+        What counts as evidence; without it all dots are filled.
+    more
+        Passed on to `dots`.
+    """
+    if source.is_empty():
+        return None
+    written = {**WORDS, **(words or {})}
+    values = {c: in_order(source[c], tuple((order or {}).get(c, ()))) for c in (row, heading, panel, series) if c}
+
+    def word(one: Row, column: str | None) -> str:
+        return written.get(column, str)(one[column]) if column else ""
+
+    heading = heading if heading and len(values[heading]) > 1 else None
+    lines: dict[str, list[str]] = {}
+    for of_heading in values[heading] if heading else [None]:
+        own = source.filter(pl.col(heading) == of_heading) if heading else source
+        block = lines.setdefault(written.get(heading, str)(of_heading) if heading else "", [])
+        block += [written.get(row, str)(value) for value in in_order(own[row], tuple(values[row]))]
+    marks = [
+        Dot.of(
+            one,
+            ", ".join(text for c in WORDS if c in one and one[c] is not None and (text := written[c](one[c]))),
+            row=word(one, row),
+            heading=word(one, heading),
+            panel=word(one, panel),
+            series=word(one, series),
+            reading=reading,
+            unit=unit,
+            second=one.get("second"),
+            span=None if one.get("span_low") is None else (one["span_low"], one["span_high"]),
+        )
+        for one in source.to_dicts()
+    ]  # fmt: skip
+    return dots(
+        name,
+        title,
+        description,
+        marks=marks,
+        rows=Rows(tuple((head, tuple(dict.fromkeys(names))) for head, names in lines.items())),
+        panels=[written.get(panel, str)(value) for value in values[panel]] if panel else ("",),
+        series=_series(series, values[series], written) if series else (Series(""),),
+        unit=unit,
+        **more,
+    )
+
+
+def _series(column: str, values: Sequence[str], written: Mapping[str, Words]) -> list[Series]:
+    if column == "attribute":
+        return [Series.of_attribute(value) for value in values]
+    others = iter(_OTHERS * (1 + len(values) // len(_OTHERS)))
+    word = written.get(column, str)
+    return [Series(word(value), *(STYLES.get(value) or next(others))) for value in values]
