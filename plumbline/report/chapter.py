@@ -1,4 +1,4 @@
-"""A chapter of the report about one family of metrics: pictures first, the numbers folded behind them."""
+"""A chapter of the report about one family of metrics: one chart shown, the others folded behind it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from plumbline.report.figures.canvas import Picture
+from plumbline.report.charts.chart import Chart
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.reading import Reading
 
-Draw = Callable[[pl.DataFrame, Reading, tuple[str, ...], str], Picture | None]
-"""Takes the metric table, how to read it, the models and a dataset; gives a picture, or None without rows."""
+Draw = Callable[[pl.DataFrame, Reading, tuple[str, ...], str], Chart | None]
+"""Takes the metric table, how to read it, the models and a dataset; gives a chart, or None without rows."""
 
 
-def drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
-    """Return the pictures without those for which there was nothing to draw."""
-    return [picture for picture in pictures if picture]
+def drawn(charts: Iterable[Chart | None]) -> list[Chart]:
+    """Return the charts without those for which there was nothing to draw."""
+    return [chart for chart in charts if chart]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Part:
     ----------
     title : str
         The dataset's id, or what is asked.
-    pictures, details : list of Picture
+    pictures, details : list of Chart
         Shown, and folded away.
     listings : list of (str, Listing)
         Folded tables with their titles.
@@ -41,11 +41,17 @@ class Part:
     """
 
     title: str
-    pictures: list[Picture] = field(default_factory=list)
-    details: list[Picture] = field(default_factory=list)
+    pictures: list[Chart] = field(default_factory=list)
+    details: list[Chart] = field(default_factory=list)
     listings: list[tuple[str, Listing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tables: list[tuple[str, Listing]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, title: str, charts: Iterable[Chart | None], *, notes: Iterable[str] = ()) -> Part:
+        """Return a part that shows the first of some charts, and folds the others away."""
+        found = drawn(charts)
+        return cls(title, pictures=found[:1], details=found[1:], notes=list(notes))
 
 
 @dataclass(frozen=True)

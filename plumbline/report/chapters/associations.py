@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.perception import (
     AVERAGED,
     OTHERS,
@@ -37,15 +37,14 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     arguments = (own, inputs.audit, inputs.models, dataset)
-    first, *further = drawn(
-        [
-            associations(*arguments),
-            markedness(*arguments),
-            valence_correlations(*arguments),
-            *(association_intervals(*arguments, model=model) for model in strongest_first(own, inputs.models, dataset)),
-        ]
-    ) or [None]
-    return Part(title=dataset, pictures=drawn([first]), details=further, notes=_notes(own))
+    strongest = strongest_first(own, inputs.models, dataset)[:1]
+    charts = [
+        associations(*arguments),
+        *(association_intervals(*arguments, model=model) for model in strongest),
+        markedness(*arguments),
+        valence_correlations(*arguments),
+    ]
+    return Part.of(dataset, charts, notes=_notes(own))
 
 
 def _notes(own: pl.DataFrame) -> list[str]:
@@ -184,7 +183,7 @@ CHAPTER = Chapter(
             "asks how many ways to split the same faces into groups of the same sizes give as large a mean difference "
             "over its standard error, so that groups of unequal spread do no harm: all ways where they are at most "
             "200,000, else 10,000 or more at random. Its p is one-sided in the table's `studentised` rows, and that of "
-            "the difference itself, the paper's test, is in its `raw_means` rows; stars, filled dots and findings go "
+            "the difference itself, the paper's test, is in its `raw_means` rows; marks and findings go "
             "by the two-sided one. Intervals are linearised; where images come in sets, sets are the units, and "
             "stars, dots and findings go by the t test with these errors, since the images of a set are not "
             "exchangeable with those of another.",

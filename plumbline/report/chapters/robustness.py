@@ -1,34 +1,41 @@
-"""What the rows of the robustness family say, one finding a model, dataset and question."""
+"""How robust directional bias is: the wording of the prompts, the size from which it harms, a neutral control."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part, drawn
-from plumbline.report.evidence import finding_of, interval_words
-from plumbline.report.figures.robustness import (
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.robustness import (
     TASK_TITLES,
-    TASKS,
     TEMPLATES,
     bias_rows,
-    bias_size_figure,
-    control_figure,
+    control_similarity,
+    harm_by_bias_size,
     is_control,
-    template_figure,
     template_title,
+    wordings,
 )
+from plumbline.report.evidence import finding_of, interval_words
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, estimate, share
-from plumbline.report.numbers import bare_p, count, number, p_value, percent
+from plumbline.report.numbers import number, p_value, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
-from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.report.rows import Row, by, defined, or_nan, where
 
 DEFAULT = "positive_minus_negative"
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    used = where(table, metric=("directional_bias", "intra_set_cosine"), condition="before")
+    return [_part(where(table, dataset=dataset), inputs, dataset) for dataset in inputs.datasets_in(used["dataset"])]
+
+
+def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
+    arguments = (own, inputs.audit, inputs.models, dataset)
+    by_size = (harm_by_bias_size(*arguments, definition=definition) for definition in ("cosine", "scaled"))
+    return Part.of(dataset, [wordings(*arguments), control_similarity(*arguments), *by_size])
 
 
 def robustness_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -164,162 +171,15 @@ def _place(template: str) -> int:
     return TEMPLATES.index(template) if template in TEMPLATES else len(TEMPLATES)
 
 
-# --- How robust the contrastive audit is: wording, harm by bias size, neutral control.
-
-METRICS = ("directional_bias", "intra_set_cosine")
-
-
-def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    used = where(table, metric=METRICS, condition="before")
-    return [_part(table, inputs, dataset) for dataset in inputs.datasets_in(used["dataset"])]
-
-
-def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
-    of_dataset = where(table, dataset=dataset, condition="before")
-    arguments = (of_dataset, inputs.audit, inputs.models, dataset)
-    scaled = partial(bias_size_figure, definition="scaled")
-    return Part(
-        title=dataset,
-        pictures=drawn(f(*arguments) for f in (template_figure, control_figure, bias_size_figure)),
-        details=drawn([scaled(*arguments)]),
-        listings=[
-            ("Directional bias and its shift between wordings", bias_listing(of_dataset, inputs.models, dataset)),
-            ("Order of the models between wordings", order_listing(of_dataset)),
-            ("Gap of the directional bias between groups under each wording", gap_listing(of_dataset, inputs.models)),
-            ("Directional bias by group", group_listing(of_dataset, inputs.models, dataset)),
-            ("Harm by size of the bias, in numbers", bias_size_listing(of_dataset, inputs.models)),
-        ],
-    )
-
-
-def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
-    """List mean and spread of the directional bias under every wording, and the shift, a row a model and task."""
-    means = by(bias_rows(table, dataset), "model", "event", "definition", "probe")
-    spreads = by(
-        where(table, metric="directional_bias", dataset=dataset, statistic="sd", group=None),
-        "model", "event", "definition", "probe",
-    )  # fmt: skip
-    shifts = by(where(table, metric="template_shift", dataset=dataset, group=None), "model", "event", "definition")
-    templates = in_order(pl.Series([key[3] for key in means], dtype=pl.String), TEMPLATES)
-    rows = []
-    for model in in_order(pl.Series([key[0] for key in means], dtype=pl.String), models):
-        for task in (task for task in TASKS if any((model, *task, t) in means for t in templates)):
-            estimates = [means.get((model, *task, template)) for template in templates]
-            shift = shifts.get((model, *task))
-            spread = spreads.get((model, *task, templates[0]))
-            rows.append(
-                (
-                    model,
-                    TASK_TITLES[task],
-                    *(estimate(row) for row in estimates),
-                    estimate(spread),
-                    estimate(shift),
-                    bare_p(shift["p"] if shift else None),
-                    bare_p(shift["q"] if shift else None),
-                    count(next((row["n"] for row in estimates if row), None)),
-                    (shift["reason"] or "") if shift else "",
-                )
-            )
-    heads = ("Model", "Task", *(f"“{template_title(name)}”" for name in templates))
-    last = len(heads)
-    heads = (*heads, "Spread (sd), first wording", "Largest shift", "p", "q", "n", "Note")
-    return Listing(heads, rows, frozenset(range(2, last + 5)))
-
-
-def order_listing(table: pl.DataFrame) -> Listing:
-    """List the rank correlations of all models between wordings."""
-    chosen = where(table, metric="template_rank_correlation").sort("event", "definition", "reference_group", "group")
-    rows = [
-        (
-            TASK_TITLES.get((row["event"], row["definition"]), row["event"]),
-            f"“{template_title(row['reference_group'])}” and “{template_title(row['group'])}”",
-            estimate(row),
-            bare_p(row["p"]),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for row in chosen.to_dicts()
-    ]
-    heads = ("Task", "Wordings", "Rank correlation", "p (one-sided)", "Models", "Note")
-    return Listing(heads, rows, frozenset({2, 3, 4}))
-
-
-def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
-    """List the gap between groups of the mean directional bias, a row a model, task and attribute."""
-    gaps = by(where(table, metric="directional_bias_gap"), "model", "attribute", "event", "definition", "probe")
-    templates = in_order(pl.Series([key[4] for key in gaps], dtype=pl.String), TEMPLATES)
-    keys = dict.fromkeys(key[:4] for key in sorted(gaps, key=lambda k: (_model_place(k[0], models), k[1:])))
-    rows = []
-    for key in keys:
-        estimates = [gaps.get((*key, template)) for template in templates]
-        cells = [f"{estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in estimates]
-        shown = next(row for row in estimates if row)
-        title = TASK_TITLES.get(key[2:], key[2])
-        rows.append((key[0], title, attribute_title(key[1]), *cells, count(shown["n"]), shown["reason"] or ""))
-    heads = ("Model", "Task", "Attribute", *(f"“{template_title(name)}”" for name in templates), "n", "Note")
-    return Listing(heads, rows, frozenset(range(3, 4 + len(templates))), "The note is of the first wording.")
-
-
-def group_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
-    """List the mean directional bias of every group under the first wording, a row a model and group."""
-    rows = where(table, metric="directional_bias", dataset=dataset, statistic="estimate").drop_nulls("group")
-    templates = in_order(rows["probe"], TEMPLATES)
-    if not templates:
-        return Listing((), [])
-    means = by(where(rows, probe=templates[0]), "model", "attribute", "group", "event", "definition")
-    keys = dict.fromkeys(key[:3] for key in sorted(means, key=lambda k: _model_place(k[0], models)))
-    shown = [
-        (
-            model,
-            attribute_title(attribute),
-            group_title(group),
-            *(estimate(means.get((model, attribute, group, *task))) for task in TASKS),
-            count(next(row["n"] for key, row in means.items() if key[:3] == (model, attribute, group))),
-        )
-        for model, attribute, group in keys
-    ]
-    heads = ("Model", "Attribute", "Group", *(TASK_TITLES[task] for task in TASKS), "n")
-    note = f"Wording: “{template_title(templates[0])}”. The others are in the metric table."
-    return Listing(heads, shown, frozenset(range(3, 8)), note)
-
-
-def bias_size_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
-    """List elbow and largest share of harmful matches, a row a model and task, by cosines and by softmax mass."""
-    elbows = by(where(table, metric="bias_size_elbow"), "model", "event", "definition")
-    largest = by(where(table, metric="max_harm_by_bias_size"), "model", "event", "definition")
-    keys = dict.fromkeys(key[:2] for key in sorted(elbows, key=lambda k: (_model_place(k[0], models), k[1])))
-    rows = []
-    for model, event in keys:
-        cells, notes = [], []
-        for definition in ("cosine", "scaled"):
-            elbow, most = (rows_of.get((model, event, definition)) for rows_of in (elbows, largest))
-            cells += [_elbow(elbow), share(most), count(most["n"]) if most else "–"]
-            notes += [f"{definition}: {most['reason']}"] if most and most["reason"] else []
-        rows.append((model, event, *cells, "; ".join(notes)))
-    by_cosine = ("Elbow", "Largest share harmed", "n of that bin")
-    heads = ("Model", "Task", *by_cosine, *(f"{head} (softmax mass)" for head in by_cosine), "Note")
-    return Listing(heads, rows, frozenset(range(2, 8)))
-
-
-def _elbow(row: Row | None) -> str:
-    if row is None:
-        return "–"
-    return f"from {row['value']:.1f}" if defined(row["value"]) else "none"
-
-
-def _model_place(model: str, models: tuple[str, ...]) -> tuple[int, str]:
-    return (models.index(model) if model in models else len(models), model)
-
-
 CHAPTER = Chapter(
     anchor="robustness",
     title="How robust: prompts, size of the bias, neutral control",
-    lead="Directional bias says how much nearer an image lies to a task's positive prompts than to its negative ones, "
-    "in cosine units. Does another wording of the same prompts change it? How large must it be before harmful "
-    "descriptions win? And how large is it where an image shows nobody in particular?",
+    lead="Directional bias says how much nearer an image lies to a task's positive prompts than to its negative ones. "
+    "Does another wording change it, how large must it be before harmful descriptions win, and how large is it where "
+    "an image shows nobody in particular?",
     parts=_parts,
     findings=robustness_findings,
-    pictures={"templates": template_figure, "bias_size": bias_size_figure, "control": control_figure},
+    pictures={"templates": wordings, "bias_size": harm_by_bias_size, "control": control_similarity},
     method=(
         (
             "Directional bias",

@@ -1,31 +1,22 @@
-"""The chapter on the words themselves: whether a text space tells positive from negative words of a trait."""
+"""Positive and negative words in the text space: whether it tells the poles of a trait apart."""
 
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import polars as pl
 
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
-from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.text_space import valence_gaps, word_space
 from plumbline.report.evidence import evidence
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.geometry import VALENCES, space_figure, strip_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, bare_estimate, estimate
-from plumbline.report.numbers import bare_p
+from plumbline.report.listings import estimate
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, where
-from plumbline.report.vocabulary import DIMENSIONS, sentence_start
+from plumbline.report.rows import Row, defined, in_order, where
+from plumbline.report.vocabulary import sentence_start
 
-LEAD = (
-    "No face is involved here. The trait words of agency, belief and communion have a positive and a negative pole: "
-    "wealthy and poor, modern and traditional, sincere and dishonest. If a text space does not hold the poles apart, a "
-    "face that is close to one is close to the other too, and scores on both say less about the face than about the "
-    "words. The cosines of words within a pole are compared with those across the two poles of one trait."
-)
 METHOD = (
     (
         "Words in the text space",
@@ -37,35 +28,6 @@ METHOD = (
         "the 32 mean embeddings; on each the word farthest out is on the positive side.",
     ),
 )
-
-
-def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
-    """List what the words of a pole have over the pairs across, one row a model, trait and pole."""
-    rows = where(table, metric="valence_gap", condition="before")
-    lookup = by(rows, "model", "attribute", "group", "definition")
-    means = where(table, metric="valence_cosine", definition="template_mean")
-    cosines = by(means, "model", "attribute", "group")
-    names, dimensions = in_order(rows["model"], models), in_order(rows["attribute"], DIMENSIONS)
-    listed = []
-    for key in product(names, dimensions, VALENCES):
-        if exact := lookup.get((*key, "permutation")):
-            listed.append(
-                (
-                    *key,
-                    bare_estimate(cosines.get(key)),
-                    bare_estimate(cosines.get((*key[:2], "cross"))),
-                    estimate(exact),
-                    bare_p(exact["p"]),
-                    bare_p(exact["q"]),
-                    bare_p(lookup.get((*key, "ttest"), {}).get("p")),
-                    bare_p(lookup.get((*key, "per_template"), {}).get("p")),
-                )
-            )
-    heads = (
-        "Model", "Trait", "Pole", "Mean cosine within", "Across", "Within less across", "p, permutation", "q",
-        "p, paper's t-test", "p, t-test by template",
-    )  # fmt: skip
-    return Listing(heads, listed, frozenset(range(3, 10)))
 
 
 def text_space_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -111,28 +73,22 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    gaps, words = where(table, metric="valence_gap"), inputs.geometry
-    if gaps.is_empty() and (words is None or words.is_empty()):
-        return []
-    pictures: list[Picture] = []
-    details: list[Picture] = []
-    words = pl.DataFrame(schema=GEOMETRY_SCHEMA) if words is None else words
+    words = pl.DataFrame(schema=GEOMETRY_SCHEMA) if inputs.geometry is None else inputs.geometry
     models = in_order(words["model"], inputs.models)
-    for model in models:
-        figures = drawn(figure(words, model=model) for figure in (space_figure, strip_figure))
-        (details if pictures else pictures).extend(figures)
-    notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []
-    if without := [model for model in inputs.models if models and model not in models]:
-        notes.append(f"No text space of its own, or not measured: {', '.join(without)}.")
-    listing = gap_listing(table, inputs.models)
+    gaps = valence_gaps(table, inputs.audit, inputs.models)
+    if not gaps and not models:
+        return []
+    without = [model for model in inputs.models if models and model not in models]
+    notes = [f"No text space of its own, or not measured: {', '.join(without)}."] if without else []
     title = "Words of agency, belief and communion"
-    return [Part(title, pictures=pictures, details=details, listings=[("Gaps in numbers", listing)], notes=notes)]
+    return [Part.of(title, [gaps, *(word_space(words, model=model) for model in models)], notes=notes)]
 
 
 CHAPTER = Chapter(
     anchor="text-space",
     title="Positive and negative words in the text space",
-    lead=LEAD,
+    lead="No face is involved here: do the words wealthy and poor, modern and traditional, sincere and dishonest lie "
+    "apart? Where they do not, a face that is close to one pole of a trait is close to the other too.",
     parts=_parts,
     findings=text_space_findings,
     method=METHOD,
