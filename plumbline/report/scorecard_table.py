@@ -1,0 +1,174 @@
+"""The scorecard as a page shows it: a row a model, a column a question, in each cell a value and a drawn interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from plumbline.report.numbers import UNDEFINED, confidence, p_value
+from plumbline.report.rows import Row, defined, or_nan
+from plumbline.report.scorecard import BY_ID, UNITS, interval_text, value_text
+from plumbline.report.vocabulary import group_title
+
+WIDTH, EDGE = 76.0, 4.0
+"""Of the drawn interval, in its own units, and what is left free at either end for a mark."""
+STATES = {
+    "evidence": "evidence of a difference",
+    "none": "no evidence of a difference",
+    "evidence_of_none": "evidence of none beyond the margin",
+    "too_weak": "too few to tell",
+    "measured": "nothing was tested",
+    "undefined": "undefined",
+    "not_asked": "not asked",
+}
+BESIDE_EXTREMES = 3.0
+"""An interval that reaches this many times as far as the largest value is cut there, so that the others can be read."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One answer.
+
+    Attributes
+    ----------
+    text : str
+        The value, as it is shown.
+    low, high, at : float or None
+        Ends of the interval and place of the value on the drawing, in its units; None where there is none.
+    cut : bool
+        Whether the interval goes on beyond the drawing.
+    tip : str
+        All that is known of it, in a sentence.
+    """
+
+    state: str
+    text: str
+    tip: str
+    low: float | None = None
+    high: float | None = None
+    at: float | None = None
+    cut: bool = False
+    row: str | None = None
+    chapter: str | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One question: its title, its unit with what it means, whether more is better, and where 0 is drawn."""
+
+    title: str
+    unit: str
+    meaning: str
+    more_is_better: bool
+    null: float | None
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The scorecard of one kind of models: (model, its cells in the order of the columns), worst first."""
+
+    title: str
+    columns: list[Column] = field(default_factory=list)
+    rows: list[tuple[str, list[Cell]]] = field(default_factory=list)
+
+
+TITLES = {"encoder": "Encoders", "generator": "Generative models"}
+
+
+def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
+    """Return the scorecard (`plumbline.report.scorecard.SCORECARD_SCHEMA`) of each kind of models, in its order."""
+    tables = []
+    for (kind,), rows in scorecard.group_by("kind", maintain_order=True):
+        table = ScoreTable(TITLES.get(str(kind), str(kind)))
+        models = list(dict.fromkeys(rows["model"].to_list()))
+        cells: dict[str, list[Cell]] = {model: [] for model in models}
+        for (question,), answers in rows.group_by("question", maintain_order=True):
+            by_model = {row["model"]: row for row in answers.to_dicts()}
+            asked = BY_ID[str(question)]
+            more, unit = asked.direction == "more is better", UNITS[asked.unit]
+            # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
+            scale = _Scale.of(list(by_model.values()), from_zero=not more)
+            table.columns.append(Column(asked.title, unit.suffix, unit.meaning, more, scale.null))
+            for model in models:
+                row = by_model.get(model)
+                cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale))
+        table.rows.extend(cells.items())
+        tables.append(table)
+    return tables
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From values of a question to places on its drawing."""
+
+    low: float
+    high: float
+    null: float | None
+
+    @classmethod
+    def of(cls, rows: list[Row], *, from_zero: bool) -> _Scale:
+        known = [row for row in rows if defined(row["value"])]
+        values = [row["value"] for row in known]
+        ends = [row[name] for row in known for name in ("ci_low", "ci_high") if defined(row[name])]
+        base = [0.0] if from_zero else []
+        if not (values or base):
+            return cls(0.0, 1.0, None)
+        reach = BESIDE_EXTREMES * max((abs(value) for value in values), default=1.0)
+        every = [*values, *(max(-reach, min(reach, end)) for end in ends), *base]
+        low, high = min(every), max(every)
+        scale = cls(low, high if high > low else low + 1.0, None)
+        return cls(scale.low, scale.high, scale.place(0.0) if from_zero else None)
+
+    def place(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(EDGE + (WIDTH - 2 * EDGE) * min(1.0, max(0.0, share)), 1)
+
+
+def _cell(row: Row, scale: _Scale) -> Cell:
+    text = _shown(row)
+    if not defined(row["value"]):
+        return Cell(row["state"], text, score_tip(row), row=row["row"], chapter=row["chapter"])
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    there = not (math.isnan(low) or math.isnan(high))
+    return Cell(
+        row["state"],
+        text,
+        score_tip(row),
+        low=scale.place(low) if there else None,
+        high=scale.place(high) if there else None,
+        at=scale.place(row["value"]),
+        cut=there and high > scale.high,
+        row=row["row"],
+        chapter=row["chapter"],
+    )
+
+
+def _shown(row: Row) -> str:
+    """Return the value of a cell without its unit, which the head of the column names."""
+    if row["state"] == "not_asked":
+        return ""
+    if not defined(row["value"]):
+        return UNDEFINED
+    unit = UNITS[row["unit"]]
+    return unit.written(row["value"]) + (unit.suffix if unit.suffix == "%" else "")
+
+
+def score_tip(row: Row, *, level: float = 0.95) -> str:
+    """Return all that a row of the scorecard says, in one sentence after another."""
+    head = f"{row['title']}, {row['model']}" + (f" on {row['dataset']}" if row["dataset"] else "")
+    if row["state"] == "not_asked":
+        return f"{head}: not asked."
+    if not defined(row["value"]):
+        return f"{head}: undefined; {row['reason'] or 'no reason was recorded'}."
+    ends = interval_text(row)
+    parts = [f"{confidence(level)} CI {ends}" if ends else "no interval"]
+    parts += [p_value(row["q"], "q")] if defined(row["q"]) else []
+    parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
+    sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
+    sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
+    if defined(row["smallest_detectable"]):
+        least = value_text({**row, "value": row["smallest_detectable"]})
+        sentences.append(f"Four of five such audits would have found {least}.")
+    return " ".join(sentences)
