@@ -21,8 +21,8 @@ from plumbline.errors import ConfigError, ImageRejected
 from plumbline.images.decoding import decode, read_image_file
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
-from plumbline.report.html import page_environment, page_style
 from plumbline.report.numbers import interval, number, p_value
+from plumbline.report.page import environment, page_html
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -190,12 +190,13 @@ def render_explanation(explanation: Explanation, *, title: str, command: str, re
     report : str, optional
         Relative address of the report.
     """
-    return _template().render(
+    return page_html(
+        _template(),
+        title=f"{explanation.row['metric']} {explanation.id}",
         it=explanation,
-        title=title,
+        audit=title,
         command=command,
         report=report,
-        style=page_style(),
         lost=damaged(explanation.chain),
         states=STATES,
         estimate=estimate_text(explanation.row),
@@ -223,4 +224,4 @@ def change_text(change: float) -> str:
 @cache
 def _template() -> Template:
     source = (files("plumbline.provenance") / "templates" / "explanation.html.jinja").read_text("utf-8")
-    return page_environment().from_string(source)
+    return environment().from_string(source)

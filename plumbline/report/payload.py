@@ -99,8 +99,8 @@ def fewer(table: pl.DataFrame, most: int) -> tuple[pl.DataFrame, tuple[LeftOut, 
     """Leave out kinds of rows until `most` are left: first what only supports other rows, then what has no test.
 
     In this order: other statistics than estimates and means; estimates on the images that mitigations are judged on,
-    without a mitigation; metrics without any test, the one with the most rows first; metrics with tests likewise. A kind
-    goes as a whole, so that what a reader sees of a metric is all of it.
+    without a mitigation; metrics without any test, the one with the most rows first; metrics with tests likewise. A
+    kind goes as a whole, so that what a reader sees of a metric is all of it.
     """
     left_out: list[LeftOut] = []
 
@@ -124,9 +124,9 @@ def fewer(table: pl.DataFrame, most: int) -> tuple[pl.DataFrame, tuple[LeftOut, 
 def columns(table: pl.DataFrame) -> bytes:
     """Return a frame as columns of codes into their distinct values, ascending, which compress well.
 
-    Four bytes give the length of a JSON header `{"rows": ..., "columns": [{"name", "values", "bytes"}, ...]}`; then come,
-    of every column, the lowest bytes of all codes, then the next ones. A missing value is null and comes first; NaN is
-    missing as well. Floats have `DIGITS` significant digits.
+    Four bytes give the length of a JSON header `{"rows": ..., "columns": [{"name", "values", "bytes"}, ...]}`; then
+    come, of every column, the lowest bytes of all codes, then the next ones. A missing value is null and comes first;
+    NaN is missing as well. Floats have `DIGITS` significant digits.
     """
     described, planes = [], []
     for series in table.get_columns():
