@@ -1,47 +1,55 @@
 """The first page: a verdict, the scorecard, at most eight findings, what to do, and a section a model.
 
-Every sentence tells one number, two at most, and each is written from a row of the metric table: the verdict and the
-sections of models from the scorecard, whose cells are declared; findings, which are picked, from the table that is
-corrected for that (`as_picked`).
+A sentence tells one number, two at most, each written from a row: the verdict and the sections of models from the
+scorecard, whose cells are declared; findings, which are picked, from the table that is corrected for that
+(`as_picked`); advice from the table of bias transfer.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from plumbline.catalog.schema import row_ids
+from plumbline.metrics.associations import OTHERS
+from plumbline.metrics.paired.mitigations import IMPROVED
 from plumbline.report.data import data_findings, even_models
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
 from plumbline.report.language_words import STAND_IN, people
-from plumbline.report.numbers import confidence, count, number, p_value, percent
+from plumbline.report.numbers import confidence, count, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.recommendation import recommended, transfer_findings
-from plumbline.report.rows import defined, where
+from plumbline.report.recommendation import recommended, transfer_findings, why_none
+from plumbline.report.rows import Row, defined, where
 from plumbline.report.scorecard import (
     BY_ID,
+    QUESTIONS,
     Kind,
     Question,
     asked_models,
     asked_questions,
+    ends_of,
     interval_text,
     scorecard,
     value_text,
 )
-from plumbline.report.transfer import stated, tried
-from plumbline.report.vocabulary import attribute_title, event_title, group_faces, listed
+from plumbline.report.transfer import Tried, change, change_interval, row_words, tried
+from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed
 
 if TYPE_CHECKING:
     from plumbline.report.figures.canvas import Picture as Chart
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4
+MOST_NAMED = 3
+"""How many models a sentence names; it counts more."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Front:
     Attributes
     ----------
     verdict : tuple of str
-        Two sentences about the encoders, then two about the generative models, where there are such.
+        Two sentences about the encoders, two about the generative models, where there are such.
     scorecard : DataFrame
         Columns of `plumbline.report.scorecard.SCORECARD_SCHEMA`.
     findings : tuple of Told
@@ -112,261 +120,460 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     kinds: dict[str, Kind] = dict.fromkeys(inputs.models, "encoder")
     kinds |= {one.id: "generator" for one in inputs.lvlms}
     card = scorecard(table, reading, kinds)
-    picked, as_told = as_picked(table, inputs.reading)
-    words = word_findings(inputs.language.get("word_associations"), inputs.reading)
-    transferred = transfer_findings(inputs.transfer, inputs.audit)
+    picked, as_told = as_picked(table, reading)
+    words = word_findings(inputs.language.get("word_associations"), reading)
+    transferred = transfer_findings(inputs.transfer, reading)
     found = in_rank_order([*findings(picked, as_told), *transferred, *words])
     beside = [*data_findings(table, inputs), *check_findings(inputs.lvlms)]
+    leading = _broad(in_rank_order([*headlines(found), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
+    sections = {model: _own(found, model) for model in asked_models(card)}
+    shorter = _Shorter(picked, [*leading, *(f for own in sections.values() for f in own)], as_told)
     return Front(
-        verdict=verdict(card),
+        verdict=verdict(card, reading),
         scorecard=card,
-        findings=tuple(Told(finding) for finding in chosen(in_rank_order([*headlines(found), *beside]))),
+        findings=tuple(Told(shorter.of(finding)) for finding in leading),
         advice=advice(card, inputs),
-        audited=audited(inputs),
-        limits=limits(table, inputs),
-        models=tuple(section(model, card, found, inputs) for model in asked_models(card)),
+        audited=audited(inputs, as_told),
+        limits=limits(inputs),
+        models=tuple(
+            section(model, card, [shorter.of(f) for f in own], inputs, reading) for model, own in sections.items()
+        ),
     )
 
 
-# --- One cell in words.
+# --- One value in words.
 
-_ONE = {"race": "race", "gender": "gender", "age_group": "age group"}
+_ENDS: dict[str, tuple[str, str, str]] = {
+    "max_skew": (
+        "gives {event} on average {plain} more often to one {one} than to another",
+        "most often to",
+        "least often to",
+    ),
+    "parity_difference": ("gives {event} {value} more often to one {one} than to another", "most to", "least to"),
+    "probe_rate_gap": ("takes one {one} for a {event} Trident word {value} more often than another", "most", "least"),
+    "weat_effect": ("associates {event} with one {one} {value} more than with another", "less with", "more with"),
+    "sc_weat_effect": ("associates {event} with one {one} {value} more than with another", "less with", "more with"),
+    "max_skew_at_k": ("ranks one {one} {plain} over its share among the first for {event}", "least", "most"),
+    "skew_at_k": ("ranks {group} among the first for {event} {plain} {more} often than their share", "", ""),
+    "equal_opportunity_gap": ("recognises one {one} {value} better than another", "worst", "best"),
+    "max_toxicity": ("writes texts whose toxicity differs by {value} within a scene", "most about", "least about"),
+    "max_score_share": ("writes the most toxic text about {group} in {value} of the scenes that differ most", "", ""),
+    "competence_gap": ("speaks {value} more of the competence of one group than of another", "least of", "most of"),
+    "warmth_gap": ("speaks {value} more of the warmth of one group than of another", "least of", "most of"),
+    "rating_gap": ("rates one group {value} higher than another", "lowest", "highest"),
+    "salary_gap": ("offers one group {value} a year more than another", "least to", "most to"),
+    "refusal_rate_gap": ("refuses to answer {value} more often about one group", "most about", "least about"),
+}
+"""Metric -> what a model does, as a predicate, and how the worst and the best off group are told."""
 
-
-def _one(attribute: str) -> str:
-    return _ONE.get(attribute, f"group of {attribute_title(attribute)}")
+_OF_METRIC: dict[str, Question] = {question.metric: question for question in QUESTIONS} | {
+    "sc_weat_effect": replace(BY_ID["association_agency"], metric="sc_weat_effect"),
+    "skew_at_k": replace(BY_ID["ranking_race"], metric="skew_at_k", groups=None),
+    "max_score_share": replace(BY_ID["max_toxicity"], metric="max_score_share", unit="share", groups=None),
+}
+"""Metric -> a question that its rows answer, for event and attribute of any row."""
 
 
 def predicate(cell: Mapping[str, Any]) -> str:
-    """Say what a cell of the scorecard means, as the predicate of a sentence about its model."""
-    question, value = BY_ID[cell["question"]], value_text(cell)
-    one, event = _one(cell["attribute"]), event_title(question.event or "")
-    said = {
-        "max_skew": f"gives {event} {percent(cell['value'])} more often to one {one} than to another",
-        "parity_difference": f"gives {event} to one {one} more often than to another, by {value}",
-        "probe_rate_gap": f"takes one {one} for a {event} Trident word more often than another, by {value}",
-        "weat_effect": f"associates {event} more with one {one} than with the other, by {value}",
-        "max_skew_at_k": f"ranks one {one} first for {event}, by {value}",
-        "equal_opportunity_gap": f"recognises the classes of one {one} better than those of another, by {value}",
-        "macro_accuracy": f"recognises the class in {value} of images",
-        "max_toxicity": f"writes texts about the people of one scene whose toxicity differs by {value}",
-        "competence_gap": f"speaks of the competence of one group more than of another's, by {value}",
-        "warmth_gap": f"speaks of the warmth of one group more than of another's, by {value}",
-        "rating_gap": f"rates one group above another, by {value}",
-        "salary_gap": f"offers one group more than another, by {value}",
-        "refusal_rate_gap": f"refuses to answer about one group more often than about another, by {value}",
-    }
-    return said[question.metric]
+    """Say what a value means, as the predicate of a sentence about its model.
+
+    Parameters
+    ----------
+    cell : mapping
+        `metric`, `event`, `attribute`, `group`, `value`, `unit` and `state`.
+    """
+    attribute = attribute_title(cell["attribute"] or "group")
+    size = _away(cell)
+    return _ENDS[cell["metric"]][0].format(
+        event=_event(cell["event"], cell["metric"]),
+        one=attribute if attribute in ("race", "gender", "age group", "occupation") else f"group of {attribute}",
+        value=value_text(size),
+        plain=value_text(size, signed=False),
+        more="less" if cell["value"] < 0 else "more",
+        group=_people(cell, cell["group"]) if cell["group"] else "",
+    )
 
 
-def worst_off_words(cell: Mapping[str, Any]) -> str:
-    """Say who is worst off in a cell, as `, Black faces most`; nothing where nobody is named."""
-    question = BY_ID[cell["question"]]
-    if cell["group"] is None:
+def _away(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a value below 0 as its distance from 0, the ends of its interval likewise: the words say its direction."""
+    if cell["metric"] == "skew_at_k" and cell["value"] < 0:
+        # Of a share that is 51% below another, the distance is 51%: not that of its logarithm.
+        return {**cell, "unit": "share", **{name: -math.expm1(cell[end]) for name, end in _MIRRORED}}
+    return cell if cell["value"] >= 0 else {**cell, **{name: -cell[end] for name, end in _MIRRORED}}
+
+
+_MIRRORED = (("value", "value"), ("ci_low", "ci_high"), ("ci_high", "ci_low"))
+
+
+def _people(cell: Mapping[str, Any], group: str) -> str:
+    """Return a group of a value in words: `Black faces`, `faces of Black men`, `Black men`, `all others`."""
+    if group == OTHERS:
+        return "all others"
+    if cell["kind"] == "generator":
+        return people(group)
+    composite = is_composite(cell["attribute"] or "")
+    return f"faces of {people(group)}" if composite else group_faces(cell["attribute"], group)
+
+
+def _event(event: str | None, metric: str) -> str:
+    if event is None:
         return ""
-    least = question.groups is None or question.groups.worst == "least"
-    of = group_faces(cell["attribute"], cell["group"]) if question.kind == "encoder" else people(cell["group"])
-    return f", {of} {'least' if least else 'most'}"
+    if event.endswith("_caption"):
+        return "negative captions"
+    dimension, _, pole = event.rpartition("_")
+    return (
+        f"{pole} words of {dimension}"
+        if metric in ("sc_weat_effect", "skew_at_k") and dimension
+        else event_title(event)
+    )
 
 
-def sureness(cell: Mapping[str, Any], level: float) -> str:
-    """Return the interval and q of a cell in brackets; Max Skew itself, which the sentence tells as a percentage."""
-    parts = [f"Max Skew {number(cell['value'])}"] if cell["unit"] == "skew" else []
-    parts += [f"{confidence(level)} CI {ends}"] if (ends := interval_text(cell)) else ["no interval"]
+def who(cell: Mapping[str, Any], worst: str | None, best: str | None = None) -> str:
+    """Say who is worst off in a value, and who is best off, as `, most to Black faces`; nothing where nobody is named.
+
+    Parameters
+    ----------
+    cell : mapping
+        `metric`, `kind` and `attribute`.
+    worst, best : str or None
+        Groups.
+    """
+    _, most, least = _ENDS[cell["metric"]]
+    named = ((word, group) for word, group in ((most, worst), (least, best)) if group is not None and word)
+    return "".join(f", {word} {_people(cell, group)}" for word, group in named)
+
+
+def sureness(cell: Mapping[str, Any], reading: Reading) -> str:
+    """Return interval and q of a value in brackets; both are adjusted where the reading is of what was picked."""
+    adjusted = "" if reading.selection is None else ", adjusted for picking"
+    ends = interval_text(_away(cell))
+    parts = [f"{confidence(reading.confidence)} CI {ends}{adjusted}" if ends else "no interval"]
     parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
-    return f" ({', '.join(parts)})"
+    return f" ({'; '.join(parts)})"
 
 
-def topic(question: Question) -> str:
-    """Return a question for the middle of a sentence."""
-    return question.title if question.title.startswith("MaxTox") else question.title[0].lower() + question.title[1:]
+def _of_card(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell of the scorecard with what its question says of it."""
+    question = BY_ID[cell["question"]]
+    return {**cell, "metric": question.metric, "event": question.event}
+
+
+def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
+    """Return a cell of the scorecard as a predicate: what, for whom, how sure."""
+    cell = _of_card(cell)
+    return f"{predicate(cell)}{who(cell, cell['group'])}{sureness(cell, reading)}"
+
+
+def topics(cells: Iterable[Mapping[str, Any]]) -> str:
+    """Return the questions of some cells as a list: `crime labels by race and gender, animal labels by race`."""
+    attributes: dict[str, list[str]] = {}
+    for cell in cells:
+        question = BY_ID[cell["question"]]
+        attributes.setdefault(question.topic, []).extend(
+            [attribute_title(question.attribute)] if question.attribute else []
+        )
+    return "; ".join(f"{name} by {listed(by)}" if by else name for name, by in attributes.items())
+
+
+def could_have_seen(cell: Mapping[str, Any]) -> str:
+    """Say which difference would have been found in a cell without evidence."""
+    least = value_text({**cell, "value": cell["smallest_detectable"]})
+    return f"Four of five such audits would have found {least} or more in {topics([cell])} ({cell['dataset']})."
 
 
 # --- The verdict.
 
+_PLURAL = {"encoder": "encoders", "generator": "generative models"}
 
-def verdict(card: pl.DataFrame, level: float = 0.95) -> tuple[str, ...]:
+
+def verdict(card: pl.DataFrame, reading: Reading) -> tuple[str, ...]:
     """Return who is worst, for whom, by how much and how sure, and how many models show the same; of each kind.
 
     The model is the first of the scorecard, and what is told of it is the first question in which any model shows
     evidence (else the first with a value that nothing was tested of): questions stand in the order of the harm.
     """
     kinds: tuple[Kind, ...] = ("encoder", "generator")
-    return tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, level))
+    return tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
 
 
-_PLURAL = {"encoder": "encoders", "generator": "generative models"}
-_SINGULAR = {"encoder": "encoder", "generator": "generative model"}
-
-
-def _verdict(card: pl.DataFrame, kind: Kind, level: float) -> list[str]:
+def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     models = asked_models(card)
     if not models:
         return []
-    told = next((cells for state in ("evidence", "measured") if (cells := _first_with(card, state, kind))), None)
-    if told is None:
+    told = _first_with(card, "evidence", kind) or _first_with(card, "measured", kind)
+    if not told:
         return _nothing_found(card, models, kind)
-    worst, *_ = told
-    question = BY_ID[worst["question"]]
-    only = len(models) == 1
-    lead = f"{worst['model']}" if only else f"The most biased of {len(models)} {_PLURAL[kind]} is {worst['model']}"
-    says = f"{lead}{'' if only else ': it'} {predicate(worst)} on {worst['dataset']}{worst_off_words(worst)}"
-    sentences = [f"{says}{sureness(worst, level)}."]
-    if only:
-        return [*sentences, _own_count(card, models[0])]
-    of_question = where(card, question=question.id).to_dicts()
-    asked = [cell for cell in of_question if cell["state"] not in ("not_asked", "undefined")]
-    without = [cell["model"] for cell in asked if cell["state"] != worst["state"]]
+    worst = told[0]
+    said = f"on {worst['dataset']} it {in_words(worst, reading)}."
+    if len(models) == 1:
+        return [f"{worst['model']}: {said}", _evident(_tested(card))]
+    first = f"{worst['model']} is the most biased of {len(models)} {_PLURAL[kind]}: {said}"
     if worst["state"] == "measured":
-        return [*sentences, f"No test says whether {topic(question)} is more than chance."]
-    shown = f"{len(told)} of {len(asked)} show evidence of it"
-    others = f"; {listed(without)} show{'s' if len(without) == 1 else ''} none" if 0 < len(without) <= 3 else ""
-    return [*sentences, f"{shown}{others}."]
+        return [first, "No test says whether that is more than chance."]
+    tested = _tested(where(card, question=worst["question"]))
+    without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
+    others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
+    return [first, f"{len(told)} of {len(tested)} {_PLURAL[kind]} {_shows(told)} evidence of this kind{others}."]
+
+
+def _shows(those: Sequence[Any]) -> str:
+    return "shows" if len(those) == 1 else "show"
 
 
 def _first_with(card: pl.DataFrame, state: str, kind: Kind) -> list[dict[str, Any]]:
     """Return the cells of the first question of bias in which a model has a state, the worst model first."""
-    for question in asked_questions(card, kind):
-        cells = where(card, question=question.id, state=state).to_dicts()
-        if cells and question.of_bias:
-            return cells
-    return []
+    questions = (question for question in asked_questions(card, kind) if question.of_bias)
+    cells = (where(card, question=question.id, state=state).to_dicts() for question in questions)
+    return next(filter(None, cells), [])
+
+
+def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:
+    return [cell for cell in card.to_dicts() if BY_ID[cell["question"]].of_bias]
+
+
+def _tested(card: pl.DataFrame) -> list[dict[str, Any]]:
+    return [cell for cell in _of_bias(card) if cell["state"] not in ("not_asked", "undefined", "measured")]
+
+
+def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
+    """Say in how many of the tested questions there is evidence."""
+    evident, every = sum(cell["state"] == "evidence" for cell in tested), len(tested)
+    questions = "question that was" if every == 1 else "questions that were"
+    if not evident:
+        return f"No evidence of bias in {'the' if every == 1 else f'any of {every}'} {questions} tested."
+    return f"Evidence of bias in {evident} of {every} {questions} tested."
 
 
 def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> list[str]:
-    cells = [cell for cell in card.to_dicts() if BY_ID[cell["question"]].of_bias]
-    tested = [cell for cell in cells if cell["state"] in ("none", "evidence_of_none", "too_weak")]
-    whose = models[0] if len(models) == 1 else f"any of {len(models)} {_PLURAL[kind]}"
+    tested = _tested(card)
+    whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
     if not tested:
-        return [f"Nothing that was asked of {whose} could be tested."]
-    sentence = f"No evidence of bias in {whose}, in {len({cell['question'] for cell in tested})} questions."
+        return [f"Nothing that {whose} was asked could be tested."]
+    asked = len({cell["question"] for cell in tested})
+    sentence = f"No evidence of bias in {whose}, in {asked} {'question' if asked == 1 else 'questions'}."
     found = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
-    if found is None:
-        return [sentence, "So few images would hardly show any difference."]
-    return [sentence, could_have_seen(found)]
-
-
-def could_have_seen(cell: Mapping[str, Any]) -> str:
-    """Say which difference would have been found in a cell without evidence."""
-    least = value_text({**cell, "value": cell["smallest_detectable"], "state": "none"})
-    return (
-        f"In {topic(BY_ID[cell['question']])} on {cell['dataset']}, four of five such audits would have found a true "
-        f"{_noun(cell)} of {least}."
-    )
-
-
-def _noun(cell: Mapping[str, Any]) -> str:
-    return "value" if cell["unit"] in ("skew", "sd", "log ratio") else "difference"
+    return [sentence, could_have_seen(found) if found else "So few images would hardly show any difference."]
 
 
 # --- A section a model.
 
 
-def section(model: str, card: pl.DataFrame, found: Sequence[Finding], inputs: ReportInputs) -> ModelSection:
+def section(
+    model: str, card: pl.DataFrame, own: Sequence[Finding], inputs: ReportInputs, reading: Reading
+) -> ModelSection:
     """Return what is said of one model, whichever is the worst."""
-    cells = [cell for cell in where(card, model=model).to_dicts() if BY_ID[cell["question"]].of_bias]
-    kind: Kind = where(card, model=model)["kind"][0]
-    by_state = {state: [c for c in cells if c["state"] == state] for state in ("evidence", "none", "too_weak")}
-    lines = []
-    if by_state["evidence"]:
-        lines.append(f"Evidence: {_topics(by_state['evidence'])}.")
-    quiet = [c for c in cells if c["state"] in ("none", "evidence_of_none")]
-    if quiet:
-        lines.append(f"No evidence: {_topics(quiet)}.")
-        seen = next((c for c in quiet if defined(c["smallest_detectable"])), None)
-        lines += [could_have_seen(seen)] if seen else []
-    if by_state["too_weak"]:
-        lines.append(f"Too few images to tell: {_topics(by_state['too_weak'])}.")
-    for cell in where(card, model=model, state="measured").to_dicts():
-        lines.append(f"It {predicate(cell)} ({interval_text(cell) or 'no interval'}; {cell['dataset']}).")
-    if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
-        lines.insert(0, "A control: it was trained on captions with the same rates for every group.")
-    own = [f for f in found if f.model == model and f.tone in (*DIFFERENCES, "cost", "gain")]
-    return ModelSection(model, kind, _own_verdict(model, cells), tuple(lines), tuple(_broad(own, MOST_OF_MODEL)))
+    cells, kind = where(card, model=model), where(card, model=model)["kind"][0]
+    place, models = asked_models(card, kind).index(model) + 1, len(asked_models(card, kind))
+    return ModelSection(
+        model,
+        kind,
+        _own_verdict(cells, f"{place} of {models} {_PLURAL[kind]}, worst first" if models > 1 else "", reading),
+        tuple(_lines(model, card, inputs)),
+        tuple(own),
+    )
 
 
-def _topics(cells: Iterable[Mapping[str, Any]]) -> str:
-    return listed(topic(BY_ID[cell["question"]]) for cell in cells)
-
-
-def _own_verdict(model: str, cells: Sequence[Mapping[str, Any]], level: float = 0.95) -> str:
-    worst = next((cell for cell in cells if cell["state"] == "evidence"), None)
-    tested = [cell for cell in cells if cell["state"] not in ("not_asked", "undefined", "measured")]
+def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading) -> str:
+    tested = _tested(cells)
     if not tested:
         return "Nothing that it was asked could be tested."
-    if worst is None:
-        return f"No evidence of bias in {len(tested)} questions."
-    evident = sum(cell["state"] == "evidence" for cell in cells)
-    said = f"it {predicate(worst)}{worst_off_words(worst)}{sureness(worst, level)}"
-    return f"Evidence of bias in {evident} of {len(tested)} questions; first of all, {said}."
+    worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
+    gravest = "" if worst is None else f" The gravest: on {worst['dataset']} it {in_words(worst, reading)}."
+    return f"{_evident(tested)}{gravest}{f' Number {place}.' if place else ''}"
 
 
-def _own_count(card: pl.DataFrame, model: str) -> str:
-    cells = [cell for cell in where(card, model=model).to_dicts() if BY_ID[cell["question"]].of_bias]
-    tested = [cell for cell in cells if cell["state"] not in ("not_asked", "undefined", "measured")]
-    return f"It shows evidence of bias in {sum(c['state'] == 'evidence' for c in tested)} of {len(tested)} questions."
+def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
+    cells = _of_bias(where(card, model=model))
+    by_state = {
+        name: [cell for cell in cells if cell["state"] in states]
+        for name, states in (
+            ("Evidence", ("evidence",)),
+            ("No evidence", ("none",)),
+            ("Evidence of none beyond the margin", ("evidence_of_none",)),
+            ("Too few images to tell", ("too_weak",)),
+        )
+    }
+    lines = [f"{name}: {topics(found)}." for name, found in by_state.items() if found]
+    if largest := [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]:
+        lines.append(f"The largest of all: {topics(largest)}.")
+    quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
+    lines += [could_have_seen(cell) for cell in list(quiet)[:1]]
+    for cell in where(card, model=model, state="measured").to_dicts():
+        title, ends = BY_ID[cell["question"]].title, interval_text(cell) or "no interval"
+        lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
+    if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
+        events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
+        planted = listed(event_title(event) for event in events)
+        lines.insert(0, f"The control of the planted world: it was taught {planted} at one rate for every group.")
+    return lines
+
+
+def _is_largest(cell: Mapping[str, Any], card: pl.DataFrame) -> bool:
+    """Return whether a model's value is the largest of three or more on a dataset."""
+    values = where(card, question=cell["question"], dataset=cell["dataset"])["value"].abs().drop_nans()
+    return len(values) > 2 and abs(cell["value"]) == values.max()
 
 
 # --- Findings.
 
-_SHOWN_TONES = ("refused", *DIFFERENCES, "undefined", "cost", "gain", "data", "none")
+_MOST_OF_TONE = {"refused": 1, "bias": 7, "difference": 1, "undefined": 1, "data": 1, "none": 1}
+"""How many findings of each kind of claim the first page tells; what mitigations do is its advice."""
+_OF_MODEL = dict.fromkeys(DIFFERENCES, MOST_OF_MODEL)
 
 
-def chosen(ranked: Sequence[Finding], most: int = MOST_FINDINGS) -> list[Finding]:
-    """Return at most so many headlines for breadth: one of each kind first, then the next of each, in rank order."""
-    return _broad([finding for finding in ranked if finding.tone in _SHOWN_TONES], most)
+def _own(found: Sequence[Finding], model: str) -> list[Finding]:
+    return _broad([finding for finding in found if finding.model == model], _OF_MODEL, MOST_OF_MODEL)
 
 
-def _broad(ranked: Sequence[Finding], most: int) -> list[Finding]:
-    met: Counter[tuple[str, str]] = Counter()
-    turns: list[tuple[int, int, Finding]] = []
+def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> list[Finding]:
+    """Return at most so many findings for breadth: the first of every topic's kind, then the second, in rank order.
+
+    A claim whose adjusted interval reaches no difference stands behind those whose interval does not.
+    """
+    turns: Counter[str] = Counter()
+    order: list[tuple[bool, int, int, Finding]] = []
     for place, finding in enumerate(ranked):
-        kind = (finding.tone, finding.topic[0])
-        turns.append((met[kind], place, finding))
-        met[kind] += 1
-    told = sorted(turns, key=lambda turn: turn[:2])[:most]
-    return [finding for _, _, finding in sorted(told, key=lambda turn: turn[1])]
+        unsure = finding.tone in DIFFERENCES and finding.strength <= 0
+        order.append((unsure, turns[finding.topic[0]], place, finding))
+        turns[finding.topic[0]] += not unsure
+    told: Counter[str] = Counter()
+    chosen: list[tuple[int, Finding]] = []
+    for _, _, place, finding in sorted(order, key=lambda each: each[:3]):
+        if len(chosen) < most and told[finding.tone] < most_of.get(finding.tone, 0):
+            told[finding.tone] += 1
+            chosen.append((place, finding))
+    return [finding for _, finding in sorted(chosen, key=lambda each: each[0])]
+
+
+class _Shorter:
+    """Findings retold in one sentence: who, compared with whom, how much, how sure."""
+
+    def __init__(self, picked: pl.DataFrame, told: Iterable[Finding], reading: Reading) -> None:
+        self.reading, self.table = reading, picked
+        names = {finding.row for finding in told if finding.row}
+        models = picked.filter(pl.col("model").is_in([finding.model for finding in told]))
+        rows = models.filter(pl.col("metric").is_in(list(_ENDS)), pl.col("condition") == "before")
+        rows = rows.with_columns(row_ids(rows))
+        self.rows = {row["row_id"]: row for row in rows.filter(pl.col("row_id").is_in(list(names))).to_dicts()}
+
+    def of(self, finding: Finding) -> Finding:
+        """Return a finding with a shorter sentence; as it is where its row is no comparison of groups."""
+        row = self.rows.get(finding.row or "")
+        if row is None:
+            return finding if finding.tone not in DIFFERENCES else replace(finding, sentence=_in_short(finding))
+        question = _OF_METRIC[row["metric"]]
+        cell = {**row, "unit": question.unit, "kind": question.kind, "state": "evidence"}
+        ends = ends_of(row, question, self.table)
+        whom = who(cell, *ends) if ends else ""
+        none = "no evidence that it " if finding.tone == "none" else ""
+        company = ""
+        if finding.company and finding.company[1] > 1:
+            company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
+        said = f"{none}{predicate(cell)}{whom}{sureness(cell, self.reading)}"
+        return replace(finding, sentence=f"{row['model']} on {row['dataset']}: {said}.{company}")
+
+
+def _in_short(finding: Finding) -> str:
+    """Say a finding by its title, value and interval."""
+    whose = f"{finding.model} on {finding.dataset}"
+    return f"{whose}: {finding.short}, {finding.value_text} ({finding.interval_text}; q {finding.q_text})."
 
 
 # --- What to do, what was audited, what no number says.
 
 
 def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
-    """Return the mitigation that helps without moving bias elsewhere, for each checkpoint that some were tried on."""
-    lines: list[str] = []
+    """Return which model to choose, and which mitigation helps without moving bias elsewhere, or that none does."""
+    lines = _choice(card)
+    done: set[str] = set()
     if inputs.transfer is not None:
         cells = inputs.transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
         for dataset, model in cells:
             candidates = tried(inputs.transfer, dataset=dataset, model=model, leaking=inputs.audit.leaking)
-            best = recommended(candidates)
-            if best is not None:
-                change = stated(best.improved[0], inputs.audit.confidence)
-                lines.append(f"For {model} on {dataset}, use {best.name}: it improves {change}.")
-            elif candidates:
-                lines.append(f"For {model} on {dataset}, no mitigation that was tried can be recommended.")
-    return tuple(lines)
+            if candidates:
+                done.add(model)
+                lines.append(_mitigated(candidates, inputs))
+    encoders = asked_models(card, "encoder")
+    if encoders and encoders[0] not in done and _tested(where(card, model=encoders[0], state="evidence")):
+        lines.append(f"No mitigation was tried on {encoders[0]}: `mitigations` of the audit file names what to try.")
+    return tuple(lines[:5])
 
 
-def audited(inputs: ReportInputs) -> tuple[str, ...]:
+def _choice(card: pl.DataFrame) -> list[str]:
+    """Say which encoder shows bias in the smallest share of the questions, of those asked as many as any."""
+    tested = {model: _tested(where(card, model=model)) for model in asked_models(card, "encoder")}
+    most = max((len(cells) for cells in tested.values()), default=0)
+    evident = {
+        model: sum(cell["state"] == "evidence" for cell in cells)
+        for model, cells in tested.items()
+        if most and 2 * len(cells) >= most
+    }
+    if len(evident) < 2:
+        return []
+    best = min(evident, key=lambda model: (evident[model] / len(tested[model]), evident[model]))
+    if evident[best] == max(evident.values()):
+        return []
+    accuracy = where(card, model=best, question="accuracy").to_dicts()
+    right = f", with an accuracy of {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
+    fewest = f"{evident[best]} of {len(tested[best])}"
+    return [f"Of the encoders, {best} shows evidence of bias in the fewest questions: {fewest}{right}."]
+
+
+def _mitigated(candidates: Sequence[Tried], inputs: ReportInputs) -> str:
+    whose = f"{candidates[0].model} on {candidates[0].dataset}"
+    best = recommended(candidates)
+    if best is None:
+        return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
+    change = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
+    return f"For {whose} use {best.name}: it {_changed(change, inputs.audit)}; nothing gets worse beyond chance."
+
+
+def _changed(row: Row, reading: Reading) -> str:
+    falls = row["value"] < 0
+    size = {**row, **{name: -row[end] for name, end in _MIRRORED if defined(row[end])}} if falls else row
+    by = change(size).lstrip("+")
+    sure = f"{confidence(reading.confidence)} CI {change_interval(size)}; {p_value(row['q'], 'q')}"
+    return f"{'lowers' if falls else 'raises'} {row_words(row)} by {by} ({sure})"
+
+
+def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
     """Return what was audited in at most five lines."""
-    encoders, lvlms, datasets = len(inputs.encoders), len(inputs.lvlms), len(inputs.datasets)
+    models = [f"{count(len(inputs.encoders))} encoders"] if inputs.encoders else []
+    if inputs.lvlms:
+        answers = count(sum(one.rows for one in inputs.lvlms))
+        models.append(f"{count(len(inputs.lvlms))} generative models with {answers} answers")
     images = sum(dataset.accepted for dataset in inputs.datasets)
-    lines = [f"{encoders} encoders and {lvlms} generative models."] if lvlms else [f"{encoders} encoders."]
-    lines.append(f"{datasets} datasets with {count(images)} images.")
+    refused = sum(dataset.quarantined.height for dataset in inputs.datasets)
+    lines = [
+        f"{listed(models)}.",
+        f"{len(inputs.datasets)} datasets with {count(images)} images; {count(refused)} files were refused.",
+    ]
+    if inputs.suites:
+        suites = dict.fromkeys(suite.id.replace("_", " ") for suite in inputs.suites)
+        lines.append(f"{len(suites)} suites of prompts: {listed(suites)}.")
+    picked = ""
+    if reading.selection is not None:
+        picked = f", wider for findings, which are picked from {count(reading.selection.rows)} rows"
+    lines.append(
+        f"Evidence is q below {reading.significance:g}, corrected for all tests of its kind; intervals are "
+        f"{confidence(reading.confidence)}{picked}."
+    )
     if inputs.absent:
-        lines.append(f"{len(inputs.absent)} pairs of a model and a dataset have no numbers here.")
+        lines.append(f"{count(len(inputs.absent))} pairs of a model and a dataset have no numbers.")
     return tuple(lines)
 
 
-def limits(table: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
+def limits(inputs: ReportInputs) -> tuple[str, ...]:
     """Return what no number here says, in at most five lines."""
-    lines = [
-        "No evidence is not evidence of none: few images hide a difference; a cell's tip says what would be found.",
-        "Groups are the labels of the datasets, seen by annotators: not how the people pictured see themselves.",
-    ]
+    lines = []
     if inputs.planted:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"
-        lines.insert(0, f"{whose} are drawn faces with planted biases: no number says anything about real people.")
+        lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
+    lines += [
+        "No evidence is not evidence of none: the tip of each cell says what would have been found.",
+        "Groups are the labels of the datasets: how annotators saw people, not how these see themselves.",
+        "Which model is worst is less sure than that it is biased, where intervals overlap.",
+    ]
     if inputs.reading.stand_ins:
-        lines.append(f"Texts are scored by {listed(inputs.reading.stand_ins)}, {STAND_IN} for a toxicity scorer.")
-    return tuple(lines)
+        lines.append(f"{listed(inputs.reading.stand_ins)}, which scores texts, is {STAND_IN}.")
+    return tuple(lines[:5])

@@ -78,7 +78,7 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
         helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence, most=3)}."
         sentences = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
     else:
-        sentences = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
+        sentences = [f"For {where}, no mitigation that was tried can be recommended: {why_none(candidates)}."]
     others = [one for one in candidates if one is not chosen]
     silent = [one for one in others if not _changes(one)]
     sentences += [_other(one, reading) for one in others if one not in silent]
@@ -162,7 +162,8 @@ def _size(value: float, *, share: bool) -> str:
     return points(value).lstrip("+") if share else number(value)
 
 
-def _why_none(candidates: Sequence[Tried]) -> str:
+def why_none(candidates: Sequence[Tried]) -> str:
+    """Return why none of some mitigations is recommended, as a clause."""
     helping = [one for one in candidates if one.improved and not one.leaking]
     if helping:
         reasons: list[tuple[str, Callable[[Tried], bool]]] = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -19,10 +19,10 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import ALL_MODELS, BEFORE, Schema, row_id
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
-from plumbline.report.numbers import UNDEFINED, interval, money, number, percent, points
+from plumbline.report.numbers import UNDEFINED, interval, money, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, in_order, where
-from plumbline.report.vocabulary import probes
+from plumbline.report.vocabulary import attribute_title, probes, sentence_start
 
 Kind = Literal["encoder", "generator"]
 State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
@@ -60,36 +60,45 @@ class Unit:
 
     Attributes
     ----------
-    written : callable
-        Writes a value without its unit.
-    scale : float
-        What the ends of an interval are multiplied by, to be written alike.
     suffix : str
-        Stands behind the value.
+        Stands behind the value: a sign as it is, a word after a space.
     meaning : str
         What a value of it says, for a heading or a tip.
+    shown : callable
+        From a value to the number that is written, increasing.
+    more : bool
+        Whether a value above 0 is written with its sign.
     """
 
-    written: Callable[[float], str]
     suffix: str
     meaning: str
-    scale: float = 1.0
+    shown: Callable[[float], float] = float
+    more: bool = False
 
 
-def _bare_points(value: float) -> str:
-    return points(value).lstrip("+").removesuffix(" points")
+def _hundred(value: float) -> float:
+    return 100 * value
+
+
+def _over(value: float) -> float:
+    return 100 * math.expm1(value)
 
 
 UNITS: dict[str, Unit] = {
-    "skew": Unit(number, "skew", "Max Skew: 0 is parity; 0.5 means 50% more often in one group than in another"),
-    "points": Unit(_bare_points, "points", "percentage points between the highest and the lowest group", 100),
-    "sd": Unit(number, "SD", "standard deviations between two groups; 0 is none"),
-    "log ratio": Unit(number, "log ratio", "MaxSkew@k: log of a group's share among the first k over its fair share"),
-    "share": Unit(lambda value: percent(value).removesuffix("%"), "%", "share of images", 100),
-    "score": Unit(number, "score", "mean over scenes of the highest less the lowest score of the people in it, 0 to 1"),
-    "rating": Unit(number, "of 10", "points of 10 between the highest and the lowest group"),
-    "dollars": Unit(money, "a year", "US dollars a year between the highest and the lowest group"),
+    "skew": Unit(
+        "%", "how much more often in one group than in another, mean over pairs (Max Skew)", _hundred, more=True
+    ),
+    "log ratio": Unit(
+        "%", "how far one group's share of the first k is over its fair share (MaxSkew@k)", _over, more=True
+    ),
+    "points": Unit("points", "percentage points between the highest and the lowest group", _hundred),
+    "sd": Unit("SD", "standard deviations between two groups"),
+    "share": Unit("%", "of images", _hundred),
+    "score": Unit("", "mean over scenes of the highest less the lowest score of the people in it, 0 to 1"),
+    "rating": Unit("of 10", "points of 10 between the highest and the lowest group"),
+    "dollars": Unit("dollars", "US dollars a year between the highest and the lowest group"),
 }
+"""How the values of the questions are written."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +132,8 @@ class Question:
     ----------
     id : str
         Name in exports.
-    title : str
-        Heading.
+    topic : str
+        What is asked, for the middle of a sentence.
     kind : {"encoder", "generator"}
         Of which models it is asked.
     metric, suite : str
@@ -148,7 +157,7 @@ class Question:
     """
 
     id: str
-    title: str
+    topic: str
     kind: Kind
     metric: str
     definitions: tuple[str, ...]
@@ -165,53 +174,59 @@ class Question:
     groups: Groups | None = None
     of_bias: bool = True
 
+    @property
+    def title(self) -> str:
+        """Return the heading of its column."""
+        by = "" if self.attribute is None else f" by {attribute_title(self.attribute)}"
+        return f"{sentence_start(self.topic)}{by}"
+
 
 _NEGATIVE = tuple(word for word, valence in probes() if valence == "negative")
 
 
-def _labels(id: str, title: str, suite: str, event: str, attribute: str) -> Question:
+def _labels(id: str, topic: str, suite: str, event: str, attribute: str) -> Question:
     """Return the question how unequally a label falls on groups."""
     return Question(
-        id, title, "encoder", "max_skew", ("mean_over_pairs",), suite, "skew", "bias", attribute, event,
+        id, topic, "encoder", "max_skew", ("mean_over_pairs",), suite, "skew", "bias", attribute, event,
         groups=Groups("outcome_proportion", "top1"),
     )  # fmt: skip
 
 
 QUESTIONS: tuple[Question, ...] = (
-    _labels("crime_race", "Crime labels by race", "crime", "crime", "race"),
-    _labels("crime_gender", "Crime labels by gender", "crime", "crime", "gender"),
+    _labels("crime_race", "crime labels", "crime", "crime", "race"),
+    _labels("crime_gender", "crime labels", "crime", "crime", "gender"),
     Question(
-        "non_human_race", "Animal labels by race", "encoder", "parity_difference", ("max_minus_min",), "crime",
+        "non_human_race", "animal labels", "encoder", "parity_difference", ("max_minus_min",), "crime",
         "points", "bias", "race", "non_human", groups=Groups("outcome_proportion", "top1"),
     ),
-    _labels("agency_race", "Negative agency words by race", "agency", "negative_agency", "race"),
-    _labels("agency_gender", "Negative agency words by gender", "agency", "negative_agency", "gender"),
-    _labels("communion_race", "Negative communion words by race", "communion", "negative_communion", "race"),
-    _labels("communion_gender", "Negative communion words by gender", "communion", "negative_communion", "gender"),
+    _labels("agency_race", "negative agency words", "agency", "negative_agency", "race"),
+    _labels("agency_gender", "negative agency words", "agency", "negative_agency", "gender"),
+    _labels("communion_race", "negative communion words", "communion", "negative_communion", "race"),
+    _labels("communion_gender", "negative communion words", "communion", "negative_communion", "gender"),
     Question(
-        "trident_negative", "Negative Trident words", "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
+        "trident_negative", "negative Trident words", "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
         "trident", event="negative", groups=Groups("probe_rate", "logit", shared=(), fixed={"probe": _NEGATIVE}),
     ),
     Question(
-        "association_agency", "Agency associated with gender", "encoder", "weat_effect", ("cluster_t", "two_sided"),
+        "association_agency", "association with agency", "encoder", "weat_effect", ("cluster_t", "two_sided"),
         "perception", "sd", "associations", "gender", "agency", group="man", reference_group="woman",
         direction="around zero",
     ),
     Question(
-        "ranking_gender", "Ranking by competence, gender", "encoder", "max_skew_at_k", ("equal",), "perception",
+        "ranking_gender", "ranking for competence", "encoder", "max_skew_at_k", ("equal",), "perception",
         "log ratio", "rankings", "gender", "competence", groups=Groups("skew_at_k", "equal", "least"),
     ),
     Question(
-        "ranking_race", "Ranking by competence, race", "encoder", "max_skew_at_k", ("equal",), "perception",
+        "ranking_race", "ranking for competence", "encoder", "max_skew_at_k", ("equal",), "perception",
         "log ratio", "rankings", "race", "competence", groups=Groups("skew_at_k", "equal", "least"),
     ),
     Question(
-        "recognition_gender", "Recognition by gender", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
+        "recognition_gender", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
         "trident", "points", "opportunity", "gender",
         groups=Groups("true_positive_rate", "classes_alone", "least", shared=()),
     ),
     Question(
-        "accuracy", "Accuracy", "encoder", "macro_accuracy", ("paper",), "trident", "share", "trident", probe="person",
+        "accuracy", "accuracy", "encoder", "macro_accuracy", ("paper",), "trident", "share", "trident", probe="person",
         direction="more is better", of_bias=False,
     ),
     Question(
@@ -219,23 +234,23 @@ QUESTIONS: tuple[Question, ...] = (
         statistic="mean", groups=Groups("toxicity", "score", shared=("scorer", "statistic")),
     ),
     Question(
-        "competence_words", "Words of competence", "generator", "competence_gap", ("paper",), SUITE, "points",
+        "competence_words", "words of competence", "generator", "competence_gap", ("paper",), SUITE, "points",
         "ratings", groups=Groups("competence_words", "paper", "least", shared=()),
     ),
     Question(
-        "warmth_words", "Words of warmth", "generator", "warmth_gap", ("paper",), SUITE, "points", "ratings",
+        "warmth_words", "words of warmth", "generator", "warmth_gap", ("paper",), SUITE, "points", "ratings",
         groups=Groups("warmth_words", "paper", "least", shared=()),
     ),
     Question(
-        "ratings", "Ratings", "generator", "rating_gap", ("paper",), SUITE, "rating", "ratings",
+        "ratings", "ratings", "generator", "rating_gap", ("paper",), SUITE, "rating", "ratings",
         groups=Groups("rating", "paper", "least", shared=()),
     ),
     Question(
-        "pay", "Pay", "generator", "salary_gap", ("paper",), SUITE, "dollars", "ratings",
+        "pay", "pay", "generator", "salary_gap", ("paper",), SUITE, "dollars", "ratings",
         groups=Groups("salary", "paper", "least", shared=()),
     ),
     Question(
-        "refusals", "Refusals", "generator", "refusal_rate_gap", ("paper",), SUITE, "points", "ratings",
+        "refusals", "refusals", "generator", "refusal_rate_gap", ("paper",), SUITE, "points", "ratings",
         groups=Groups("refusal_rate", "paper", shared=()),
     ),
 )  # fmt: skip
@@ -330,7 +345,8 @@ def _cell(model: str, question: Question, row: Row | None, table: pl.DataFrame, 
     state = state_of(row, reading)
     same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
     told = state in ("evidence", "measured") and question.of_bias
-    group = worst_off(row, question, table) if told else None
+    ends = ends_of(row, question, table) if told else None
+    group = None if ends is None else ends.worst
     return {**about, **{name: row[name] for name in same}, "state": state, "group": group, "row": row_id(row)}
 
 
@@ -345,10 +361,28 @@ def state_of(row: Row, reading: Reading) -> State:
     return _STATES.get(found, found)  # type: ignore[return-value]
 
 
-def worst_off(row: Row, question: Question, table: pl.DataFrame) -> str | None:
-    """Return the group that a row is to the disadvantage of; None where the table does not say it."""
-    if question.reference_group is not None:
-        return question.reference_group if row["value"] > 0 else question.group
+class Ends(NamedTuple):
+    """The groups that a disparity is to the disadvantage and to the advantage of."""
+
+    worst: str
+    best: str
+
+
+def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
+    """Return the groups at both ends of what a row measures; None where the table does not say it.
+
+    Parameters
+    ----------
+    row : dict
+        Of the metric table.
+    question : Question
+        That it answers, or one of the same metric.
+    table : DataFrame
+        The metric table, or the part of it that may hold the rows of groups.
+    """
+    if row["reference_group"] is not None:
+        names = row["group"], row["reference_group"]
+        return Ends(*names) if row["value"] < 0 else Ends(*names[::-1])
     if question.groups is None:
         return None
     groups = question.groups
@@ -356,8 +390,8 @@ def worst_off(row: Row, question: Question, table: pl.DataFrame) -> str | None:
     conditions = {name: row[name] for name in shared} | dict(groups.fixed)
     rows = where(table, metric=groups.metric, definition=groups.definition, **conditions)
     means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
-    means = means.sort(["value", "group"], descending=[groups.worst == "most", False])
-    return means["group"][0] if means.height > 1 else None
+    names = means.sort(["value", "group"], descending=[groups.worst == "most", False])["group"].to_list()
+    return Ends(names[0], names[-1]) if len(names) > 1 else None
 
 
 def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind]) -> dict[str, tuple[Any, ...]]:
@@ -382,21 +416,35 @@ def _surely(cell: Mapping[str, Any]) -> float:
 # --- In words.
 
 
-def value_text(cell: Mapping[str, Any]) -> str:
-    """Write the value of a cell with its unit: `1.5 skew`, `31 points`; `–` where it was not asked."""
+def value_text(cell: Mapping[str, Any], *, signed: bool = True) -> str:
+    """Write the value of a cell with its unit: `+155%`, `31 points`; `–` where it was not asked.
+
+    Parameters
+    ----------
+    signed : bool
+        Whether units that say how much more have their `+`.
+    """
     if cell["state"] == "not_asked":
         return "–"
     if not defined(cell["value"]):
         return UNDEFINED
     unit = UNITS[cell["unit"]]
-    return f"{unit.written(cell['value'])}{'' if unit.suffix == '%' else ' '}{unit.suffix}"
+    value = unit.shown(cell["value"])
+    plus = "+" if signed and unit.more and value > 0 else ""
+    text = money(value).removeprefix("$") if cell["unit"] == "dollars" else number(value)
+    return f"{plus}{text}{_suffix(unit)}"
 
 
 def interval_text(cell: Mapping[str, Any]) -> str:
-    """Write the interval of a cell in the unit of its value, without the unit; empty without one."""
+    """Write the interval of a cell in the unit of its value, `90–197%`; empty without one."""
     if not (defined(cell["ci_low"]) and defined(cell["ci_high"])):
         return ""
-    return interval(cell["ci_low"], cell["ci_high"], scale=UNITS[cell["unit"]].scale)
+    unit = UNITS[cell["unit"]]
+    return interval(*(unit.shown(cell[name]) for name in ("ci_low", "ci_high")), unit=_suffix(unit))
+
+
+def _suffix(unit: Unit) -> str:
+    return unit.suffix if unit.suffix in ("%", "") else f" {unit.suffix}"
 
 
 def asked_models(card: pl.DataFrame, kind: Kind | None = None) -> list[str]:
