@@ -1,4 +1,4 @@
-"""Tables of the report about generative models and what they say, as text that is ready to be shown."""
+"""Generative models: what was asked of them, and the findings about what they say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.catalog.schema import ALL_MODELS
 from plumbline.report.data import short_digest
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
@@ -17,36 +16,18 @@ from plumbline.report.language_words import (
     HEADLINE_PROMPT,
     STAND_IN,
     STATISTICS,
-    attributes_in,
     left_out,
     of_headline_scorer,
     people,
     plain,
     prompt_title,
-    prompts_in,
-    scored_title,
     scorer_words,
 )
-from plumbline.report.listings import LONGEST_LISTING, Listing, estimate, share
-from plumbline.report.numbers import agreeing_decimals, bare_p, count, money, number, percent, points
+from plumbline.report.listings import LONGEST_LISTING, Listing
+from plumbline.report.numbers import agreeing_decimals, count, money, number, percent, points
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, where
-from plumbline.report.vocabulary import attribute_title, group_title, sentence_start
-
-_ELSEWHERE = "the metric table"
-
-
-def capped(
-    heads: tuple[str, ...],
-    rows: Sequence[tuple[str, ...]],
-    numeric: frozenset[int],
-    *,
-    note: str = "",
-    where_else: str = _ELSEWHERE,
-) -> Listing:
-    """Return a table of the first rows, and say how many it leaves out and where they are."""
-    more = left_out(len(rows) - LONGEST_LISTING, "rows", where_else)
-    return Listing(heads, rows[:LONGEST_LISTING], numeric, " ".join(filter(None, [note, more])))
+from plumbline.report.rows import Row, defined, where
+from plumbline.report.vocabulary import attribute_title, sentence_start
 
 
 def lvlm_listing(inputs: ReportInputs) -> Listing:
@@ -88,153 +69,8 @@ def check_listing(inputs: ReportInputs) -> Listing:
     ]
     rows.sort(key=lambda row: row[2])
     heads = ("Generative model", "Check", "Result", "Observed", "Expected")
-    return capped(heads, rows, frozenset(), where_else="the quality pages of the audit")
-
-
-def max_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
-    """List mean and 90th percentile of one Max*, with and without refusals, a row a model, subset, prompt, scorer."""
-    lookup = by(rows, "model", "attribute", "prompt", "scorer", "definition", "statistic")
-    keys = [
-        (model, attribute, prompt, scorer)
-        for model in models
-        for attribute in attributes_in(rows)
-        for prompt in prompts_in(rows)
-        for scorer in rows["scorer"].unique().sort().to_list()
-        if (model, attribute, prompt, scorer, "paper", "mean") in lookup
-    ]
-    shown = []
-    for key in keys:
-        first = lookup[(*key, "paper", "mean")]
-        values = (
-            estimate(lookup.get((*key, definition, statistic)))
-            for definition in ("paper", "without_refusals")
-            for statistic in STATISTICS
-        )
-        labels = (key[0], attribute_title(key[1]), prompt_title(key[2]), str(key[3]))
-        shown.append((*labels, *values, count(first["n"]), first["reason"] or ""))
-    heads = (
-        "Model", "People differ in", "Prompt", "Scorer", "Mean", "90th percentile", "Mean without refusals",
-        "90th percentile without refusals", "Scenes", "Note",
-    )  # fmt: skip
-    return capped(heads, shown, frozenset(range(4, 9)))
-
-
-def max_score_listing(rows: pl.DataFrame) -> Listing:
-    """List the shares of the groups at the maximum, those surest to differ from chance first; undefined ones apart."""
-    known = rows.filter(pl.col("value").is_finite()).with_columns(
-        level=pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
-    )
-    ordered = known.sort(["level", "value", "group"], descending=[False, True, False], nulls_last=True)
-    shown = [
-        (
-            row["model"],
-            prompt_title(row["prompt"]),
-            scored_title(row["event"]),
-            group_title(row["group"]),
-            share(row),
-            bare_p(row["p"]),
-            bare_p(row["q"]),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for row in ordered.to_dicts()
-    ]
-    heads = ("Model", "Prompt", "Scored", "Group", "Share at the maximum", "p", "q", "Scenes", "Note")
-    return capped(heads, shown, frozenset({4, 5, 6, 7}), note="Those surest to differ from chance come first.")
-
-
-def group_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
-    """List mean and 90th percentile of the scores of every group, the highest 90th percentile first."""
-    lookup = by(rows, "model", "metric", "prompt", "group", "statistic")
-    keys = sorted(
-        {key[:4] for key in lookup},
-        key=lambda k: (models.index(k[0]), k[1], k[2], -_value(lookup.get((*k, "p90"))), k[3]),
-    )
-    shown = []
-    for key in keys:
-        mean, p90 = (lookup.get((*key, statistic)) for statistic in STATISTICS)
-        one = mean or p90
-        labels = (key[0], scored_title(key[1]), prompt_title(key[2]), group_title(key[3]))
-        note = (one["reason"] or "") if one else ""
-        shown.append((*labels, estimate(mean), estimate(p90), count(one["n"] if one else None), note))
-    heads = ("Model", "Scored", "Prompt", "Group", "Mean", "90th percentile", "n", "Note")
-    return capped(heads, shown, frozenset({4, 5, 6}))
-
-
-def _value(row: Row | None) -> float:
-    return row["value"] if row and row["value"] is not None and row["value"] == row["value"] else -1.0
-
-
-def spread_listing(rows: pl.DataFrame) -> Listing:
-    """List in which occupations the groups' mean scores lie furthest apart."""
-    ordered = rows.filter(pl.col("value").is_finite()).sort(["value", "occupation"], descending=[True, False])
-    shown = [
-        (
-            row["model"],
-            scored_title(row["event"]),
-            row["occupation"],
-            estimate(row),
-            bare_p(row["p"]),
-            bare_p(row["q"]),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for row in ordered.to_dicts()
-    ]
-    heads = ("Model", "Scored", "Occupation", "Standard deviation of the group means", "p", "q", "Scenes", "Note")
-    return capped(heads, shown, frozenset({3, 4, 5, 6}))
-
-
-def agreement_listing(rows: pl.DataFrame) -> Listing:
-    """List how far scorers agree on the same answers."""
-    lookup = by(rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition")
-    shown = []
-    for key in dict.fromkeys(key[:7] for key in lookup):
-        one = lookup.get((*key, "spearman")) or lookup[(*key, "pearson")]
-        shown.append(
-            (
-                key[0],
-                attribute_title(key[2]),
-                prompt_title(key[3]),
-                scored_title(key[4]),
-                f"{key[5]} and {key[6]}",
-                estimate(lookup.get((*key, "spearman"))),
-                estimate(lookup.get((*key, "pearson"))),
-                count(one["n"]),
-                one["reason"] or "",
-            )
-        )
-    heads = (
-        "Model", "People differ in", "Prompt", "Scored", "Scorers", "Same order (Spearman)", "Same line (Pearson)",
-        "n", "Note",
-    )  # fmt: skip
-    return capped(heads, shown, frozenset({5, 6, 7}))
-
-
-def people_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
-    """List how far annotators agree with each other, a scorer and the judge: over all models first, then of each."""
-    titles = {"fleiss_kappa": "Fleiss' kappa", "judge_precision": "precision", "judge_recall": "recall"}
-    words = {
-        "annotators": "annotators with each other",
-        "annotators_and_score": "annotators and the score from 0.3 on",
-        "majority_of_three": "judge of stereotypes against the majority",
-    }
-    shown = [
-        (
-            row["model"],
-            row["dataset"],
-            f"texts about {row['group']} people" if row["group"] else prompt_title(row["prompt"]),
-            words.get(row["definition"], row["definition"]) + (f" ({row['scorer']})" if row["scorer"] else ""),
-            titles[row["metric"]],
-            estimate(row) if row["metric"] == "fleiss_kappa" else share(row),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for model in in_order(rows["model"], (ALL_MODELS, *models))
-        for row in where(rows, metric=tuple(titles), model=model).to_dicts()
-    ]
-    heads = ("Model", "Dataset", "Of", "Who", "Measure", "Value", "n", "Note")
-    return capped(heads, shown, frozenset({5, 6}))
+    note = left_out(len(rows) - LONGEST_LISTING, "rows", "the quality pages of the audit")
+    return Listing(heads, rows[:LONGEST_LISTING], note=note)
 
 
 # --- Headline findings about generated texts: who gets the most toxic text, lower ratings, fewer words of

@@ -1,4 +1,4 @@
-"""What the numbers about generated texts rest on, said before they are shown."""
+"""What generative models say of whom: how far apart texts about one scene lie, and who gets the worst of them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,19 @@ from collections.abc import Hashable
 
 import polars as pl
 
-from plumbline.catalog.schema import SCORED_ATTRIBUTES
-from plumbline.report.chapter import Chapter, Part, drawn
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.language import (
-    group_score_figure,
-    max_figure,
-    max_score_figure,
-    occupation_figure,
-    small_max_figure,
+from plumbline.catalog.schema import ALL_MODELS
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.chart import Chart
+from plumbline.report.charts.language import (
+    agreement,
+    group_scores,
+    max_score_shares,
+    max_scores,
+    occupations,
+    small_max_scores,
 )
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language import (
-    agreement_listing,
-    group_listing,
-    max_listing,
-    max_score_findings,
-    max_score_listing,
-    people_listing,
-    spread_listing,
-)
+from plumbline.report.language import max_score_findings
 from plumbline.report.language_words import (
     MAX_TITLES,
     attributes_in,
@@ -45,6 +38,95 @@ from plumbline.report.numbers import count, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import listed
+
+PEOPLE = ("fleiss_kappa", "judge_precision", "judge_recall")
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    every = generated(table)
+    used = of_headline_scorer(where(plain(every), metric=(*MAX_TITLES, "max_score_share", "toxicity")), inputs.reading)
+    people = where(every, metric=PEOPLE)
+    if used.is_empty() and people.is_empty():
+        return []
+    parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
+    for dataset in inputs.datasets_in(used["dataset"]):
+        of_dataset = where(used, dataset=dataset)
+        parts.append(_spreads(of_dataset, inputs, dataset))
+        parts += [_of_subset(of_dataset, inputs, dataset, name) for name in attributes_in(of_dataset)]
+    parts += _other_scorers(plain(every), inputs)
+    models = (ALL_MODELS, *(one.id for one in inputs.lvlms))
+    chart = agreement(people, models, name="agreement-people", title="Agreement of annotators, scorers and the judge")
+    parts.append(Part.of("Agreement with people", [chart]))
+    return [part for part in parts if part.pictures or part.notes]
+
+
+def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
+    rows = spoken(where(own, metric=tuple(MAX_TITLES), definition="paper"))
+    models = models_in(rows, inputs)
+    charts = [max_scores(where(rows, metric=name), models, dataset=dataset, metric=name) for name in MAX_TITLES]
+    return Part.of(f"{dataset}: how differently people of one scene are spoken of", charts)
+
+
+def _of_subset(own: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
+    rows = where(own, attribute=attribute)
+    models, names = models_in(rows, inputs), {"dataset": dataset, "attribute": attribute}
+    toxic = spoken(where(rows, metric="max_score_share", event="toxicity"))
+    scores = spoken(where(rows, metric="toxicity"))
+    # Where people come in scenes, the comparison within scenes says more than that over all answers.
+    charts = [
+        max_score_shares(toxic, inputs.reading, models, **names),
+        group_scores(scores, models, **names),
+        *_occupations(inputs, models, dataset, attribute),
+    ]
+    return Part.of(of_subset(dataset, attribute), charts, notes=_nobody_above(toxic))
+
+
+def _occupations(inputs: ReportInputs, models: list[str], dataset: str, attribute: str) -> list[Chart | None]:
+    table = inputs.language.get("occupation_scores")
+    if table is None:
+        return []
+    chosen = where(table, event="toxicity", scorer=headline_scorer(table, inputs.reading))
+    return [occupations(chosen, model=model, dataset=dataset, attribute=attribute) for model in models]
+
+
+def _nobody_above(worst: pl.DataFrame) -> list[str]:
+    """Say for which prompts nobody is the worst off, and why."""
+    gone = spoken(worst).filter(pl.col("value").is_null() | pl.col("value").is_nan())
+    notes = []
+    for (model, reason), subset in gone.group_by("model", "reason", maintain_order=True):
+        prompts = listed(prompt_title(prompt) for prompt in prompts_in(subset))
+        why = str(reason or "no reason was recorded").removeprefix("undefined: ")
+        notes.append(f"{model}: who gets the most toxic text cannot be said for {prompts}: {why}.")
+    return notes
+
+
+def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    """Return each headline metric under every scorer, where there is more than one."""
+    rows = where(table, metric=tuple(MAX_TITLES), definition="paper")
+    agrees = where(table, metric="scorer_agreement")
+    if rows["scorer"].n_unique() < 2 and agrees.is_empty():
+        return []
+    parts = []
+    for dataset in inputs.datasets_in(pl.concat([rows, agrees])["dataset"]):
+        own = where(rows, dataset=dataset)
+        own = where(own, prompt=headline_prompt(own))
+        models, pairs = models_in(own, inputs), where(agrees, dataset=dataset)
+        scores = {name: where(own, metric=name) for name in MAX_TITLES}
+        charts = [max_scores(rows, models, dataset=dataset, metric=name, by="scorer") for name, rows in scores.items()]
+        pairs = where(pairs, prompt=headline_prompt(pairs))
+        charts.append(agreement(pairs, models, name=f"agreement-{dataset}", title=f"How far scorers agree, {dataset}"))
+        note = (
+            "Scorers differ in what they call toxic: a difference between models or groups that only one of them "
+            "finds is one of that scorer."
+        )
+        part = Part.of(f"{dataset}: the same answers under every scorer", charts, notes=[note])
+        choice = scorer_choice(where(table, dataset=dataset), inputs.reading)
+        part.tables.extend([("What the choice of a scorer changes, by toxicity", choice)] if choice else [])
+        parts.append(part)
+    return parts
+
+
+# --- What the numbers rest on, said before they are shown.
 
 
 def foundations(inputs: ReportInputs) -> list[str]:
@@ -177,141 +259,14 @@ def _of(part: int, whole: int) -> str:
     return f"{part} of {whole} ({percent(part / whole)})" if whole else "–"
 
 
-# --- What generative models say of whom: how far apart texts about one scene lie, and who gets the worst
-# of them.
-
-METRICS = (*MAX_TITLES, "max_score_share", *SCORED_ATTRIBUTES)
-AGREEMENT = ("fleiss_kappa", "judge_precision", "judge_recall")
-
-
-def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    every = generated(table)
-    used = of_headline_scorer(where(plain(every), metric=METRICS), inputs.reading)
-    people = where(every, metric=AGREEMENT)
-    if used.is_empty() and people.is_empty():
-        return []
-    parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
-    for dataset in inputs.datasets_in(used["dataset"]):
-        of_dataset = where(used, dataset=dataset)
-        parts += _spreads(of_dataset, inputs, dataset)
-        parts += [_of_subset(of_dataset, table, inputs, dataset, name) for name in attributes_in(of_dataset)]
-    parts += _other_scorers(plain(every), inputs)
-    if not people.is_empty():
-        listing = people_listing(people, [one.id for one in inputs.lvlms])
-        parts.append(Part(title="Agreement with people", tables=[("Annotators, scorers, judge", listing)]))
-    return parts
-
-
-def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part]:
-    rows = where(own, metric=tuple(MAX_TITLES))
-    if rows.is_empty():
-        return []
-    models = models_in(rows, inputs)
-    of_metric = {name: where(rows, metric=name) for name in MAX_TITLES}
-    figures = [
-        max_figure(spoken(where(spread_rows, definition="paper")), models, dataset=dataset, metric=name)
-        for name, spread_rows in of_metric.items()
-    ]
-    pictures = drawn(figures)
-    listings = [
-        (f"{MAX_TITLES[name]} in numbers", max_listing(spread_rows, models)) for name, spread_rows in of_metric.items()
-    ]
-    title = f"{dataset}: how differently people of one scene are spoken of"
-    return [Part(title=title, pictures=pictures[:1], details=pictures[1:], listings=listings)]
-
-
-def _of_subset(own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
-    rows = where(own, attribute=attribute)
-    models = models_in(rows, inputs)
-    worst, scores = where(rows, metric="max_score_share"), where(rows, metric=SCORED_ATTRIBUTES)
-    toxic = spoken(where(worst, event="toxicity"))
-    names = {"dataset": dataset, "attribute": attribute}
-    pictures = drawn([max_score_figure(toxic, inputs.reading, models, **names)])
-    groups = drawn([group_score_figure(spoken(where(scores, metric="toxicity")), models, **names)])
-    boxes = _occupations(inputs, models, **names)
-    # Where people come in scenes, the comparison within scenes says more than that over all answers.
-    first = boxes[:1] if not worst.is_empty() else groups[:1]
-    further = [picture for picture in (*groups, *boxes) if picture not in first]
-    spreads = where(plain(table), metric="occupation_spread", **names)
-    return Part(
-        title=of_subset(dataset, attribute),
-        notes=_nobody_above(toxic),
-        pictures=[*pictures, *first],
-        details=further,
-        listings=[
-            ("Who is at the maximum, in numbers", max_score_listing(worst)),
-            ("Scores of each group in numbers", group_listing(scores, models)),
-            ("Every occupation", spread_listing(of_headline_scorer(spreads, inputs.reading))),
-        ],
-    )
-
-
-def _occupations(inputs: ReportInputs, models: list[str], *, dataset: str, attribute: str) -> list[Picture]:
-    table = inputs.language.get("occupation_scores")
-    if table is None or table.is_empty():
-        return []
-    chosen = where(table, event="toxicity", scorer=headline_scorer(table, inputs.reading))
-    return drawn(occupation_figure(chosen, model=model, dataset=dataset, attribute=attribute) for model in models)
-
-
-def _nobody_above(worst: pl.DataFrame) -> list[str]:
-    """Say for which prompts nobody is the worst off, and why."""
-    gone = spoken(worst).filter(pl.col("value").is_null() | pl.col("value").is_nan())
-    notes = []
-    for (model, reason), subset in gone.group_by("model", "reason", maintain_order=True):
-        prompts = listed(prompt_title(prompt) for prompt in prompts_in(subset))
-        why = str(reason or "no reason was recorded").removeprefix("undefined: ")
-        notes.append(f"{model}: who gets the most toxic text cannot be said for {prompts}: {why}.")
-    return notes
-
-
-def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    """Return each headline metric under every scorer, where there is more than one."""
-    rows = where(table, metric=tuple(MAX_TITLES), definition="paper")
-    agreement = where(table, metric="scorer_agreement")
-    if rows["scorer"].n_unique() < 2 and agreement.is_empty():
-        return []
-    parts = []
-    for dataset in inputs.datasets_in(pl.concat([rows, agreement])["dataset"]):
-        of_prompt = where(rows, dataset=dataset)
-        of_prompt = where(of_prompt, prompt=headline_prompt(of_prompt))
-        models = models_in(of_prompt, inputs)
-        figures = [
-            max_figure(where(of_prompt, metric=name), models, dataset=dataset, metric=name, by="scorer")
-            for name in MAX_TITLES
-        ]
-        pictures = drawn(figures)
-        listings = [
-            (f"{title} under every scorer", max_listing(where(rows, dataset=dataset, metric=name), models))
-            for name, title in MAX_TITLES.items()
-        ]
-        agrees = agreement_listing(where(agreement, dataset=dataset))
-        choice = scorer_choice(where(table, dataset=dataset), inputs.reading)
-        parts.append(
-            Part(
-                title=f"{dataset}: the same answers under every scorer",
-                notes=[
-                    "Scorers differ in what they call toxic: a difference between models or groups that only one of "
-                    "them finds is one of that scorer."
-                ],
-                pictures=pictures[:1],
-                tables=[("What the choice of a scorer changes, by toxicity", choice)] if choice else [],
-                details=pictures[1:],
-                listings=[*listings, ("How far scorers agree", agrees)],
-            )
-        )
-    return parts
-
-
 CHAPTER = Chapter(
     anchor="generation",
     title="What generative models say of whom",
-    lead="Models that answer in words were asked about pictures of people. Where a dataset shows each scene with its "
-    "person changed and everything else alike, whatever differs between the answers is owed to the person. How far "
-    "apart do they lie, who gets the worst of them, and in which occupations?",
+    lead="Models that answer in words were asked about pictures of people. Where each scene is shown with its person "
+    "changed and all else alike, whatever differs between the answers is owed to the person.",
     parts=_parts,
     findings=max_score_findings,
-    pictures={"max_toxicity": small_max_figure},
+    pictures={"max_toxicity": small_max_scores},
     method=(
         (
             "MaxToxicity and its siblings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -55,6 +56,7 @@ def estimates(
     words: Mapping[str, Words] | None = None,
     reading: Reading | None = None,
     unit: Unit = "number",
+    ends: str = "interval",
     **more: Any,
 ) -> Chart | None:
     """Draw every row of a table at the place that its columns say; None without a row.
@@ -71,6 +73,8 @@ def estimates(
         How values of further columns are written, or of those of `WORDS` in another way.
     reading : Reading, optional
         What counts as evidence; without it all dots are filled.
+    ends : str
+        What `ci_low` and `ci_high` are, for the tips.
     more
         Passed on to `dots`.
     """
@@ -103,6 +107,10 @@ def estimates(
         )
         for one in source.to_dicts()
     ]  # fmt: skip
+    if ends != "interval":
+        marks = [
+            replace(dot, tip={ends if key == "interval" else key: v for key, v in dot.tip.items()}) for dot in marks
+        ]
     return dots(
         name,
         title,
