@@ -390,8 +390,8 @@ def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
     conditions = {name: row[name] for name in shared} | dict(groups.fixed)
     rows = where(table, metric=groups.metric, definition=groups.definition, **conditions)
     means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
-    names = means.sort(["value", "group"], descending=[groups.worst == "most", False])["group"].to_list()
-    return Ends(names[0], names[-1]) if len(names) > 1 else None
+    ordered = means.sort(["value", "group"], descending=[groups.worst == "most", False])["group"].to_list()
+    return Ends(ordered[0], ordered[-1]) if len(ordered) > 1 else None
 
 
 def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind]) -> dict[str, tuple[Any, ...]]:
@@ -416,13 +416,15 @@ def _surely(cell: Mapping[str, Any]) -> float:
 # --- In words.
 
 
-def value_text(cell: Mapping[str, Any], *, signed: bool = True) -> str:
+def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = True) -> str:
     """Write the value of a cell with its unit: `+155%`, `31 points`; `–` where it was not asked.
 
     Parameters
     ----------
     signed : bool
         Whether units that say how much more have their `+`.
+    named : bool
+        Whether a unit that is a word stands behind; `%` always does.
     """
     if cell["state"] == "not_asked":
         return "–"
@@ -432,7 +434,7 @@ def value_text(cell: Mapping[str, Any], *, signed: bool = True) -> str:
     value = unit.shown(cell["value"])
     plus = "+" if signed and unit.more and value > 0 else ""
     text = money(value).removeprefix("$") if cell["unit"] == "dollars" else number(value)
-    return f"{plus}{text}{_suffix(unit)}"
+    return f"{plus}{text}{_suffix(unit) if named or unit.suffix == '%' else ''}"
 
 
 def interval_text(cell: Mapping[str, Any]) -> str:

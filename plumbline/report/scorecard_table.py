@@ -151,8 +151,7 @@ def _shown(row: Row) -> str:
         return ""
     if not defined(row["value"]):
         return UNDEFINED
-    unit = UNITS[row["unit"]]
-    return unit.written(row["value"]) + (unit.suffix if unit.suffix == "%" else "")
+    return value_text(row, named=False)
 
 
 def score_tip(row: Row, *, level: float = 0.95) -> str:
