@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from plumbline.report import data as data_listings
 from plumbline.report import method as accounting
 from plumbline.report.changes import Changes
+from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.findings import as_picked
 from plumbline.report.front import Front, front_page
@@ -48,7 +49,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
     """
     table = checked(metric_table)
     front = front_page(table, inputs, inputs.reading)
-    chapters = [(chapter, parts) for chapter in CHAPTERS if (parts := chapter.parts(table, inputs))]
+    chapters = [Folded.of(chapter, parts) for chapter in CHAPTERS if (parts := chapter.parts(table, inputs))]
     numbers = all_numbers(table, significance=inputs.audit.significance)
     told = [item.finding.row for item in front.findings if item.finding.row]
     return page_html(
@@ -62,7 +63,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         states=STATES,
         states_there=_states(front),
         anchors={one.model: f"model-{place}" for place, one in enumerate(front.models, 1)},
-        anchors_there={chapter.anchor for chapter, _ in chapters},
+        anchors_there={each.chapter.anchor for each in chapters},
         selection=as_picked(table, inputs.reading)[1].selection,
         explained=explained(told),
         explanations=explanations_folder(inputs.audit.audit_id),
@@ -88,6 +89,25 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         resamples=count(inputs.audit.resamples),
         significance=f"{inputs.audit.significance:g}",
     )
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A chapter as a reader meets it: `first`, a part with one chart, and the parts that unfold."""
+
+    chapter: Chapter
+    first: Part | None
+    rest: list[Part]
+    several: bool
+
+    @classmethod
+    def of(cls, chapter: Chapter, parts: list[Part]) -> Folded:
+        """Fold a chapter to the first chart of its parts, with the notes of that part."""
+        opening = next((part for part in parts if part.pictures), None)
+        first = opening and Part(opening.title, opening.pictures[:1], notes=opening.notes)
+        rest = [replace(part, pictures=part.pictures[1:], notes=[]) if part is opening else part for part in parts]
+        shown = [part for part in rest if any((part.pictures, part.details, part.listings, part.notes, part.tables))]
+        return cls(chapter, first, shown, len(parts) > 1)
 
 
 def _states(front: Front) -> list[str]:
