@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from plumbline.report.numbers import UNDEFINED, confidence, p_value
+from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
 from plumbline.report.scorecard import BY_ID, UNITS, interval_text, value_text
 from plumbline.report.vocabulary import group_title
@@ -149,8 +149,6 @@ def _shown(row: Row) -> str:
     """Return the value of a cell without its unit, which the head of the column names."""
     if row["state"] == "not_asked":
         return ""
-    if not defined(row["value"]):
-        return UNDEFINED
     return value_text(row, named=False)
 
 
