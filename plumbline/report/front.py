@@ -25,7 +25,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
 from plumbline.report.language_words import STAND_IN, people
 from plumbline.report.numbers import confidence, count, p_value
-from plumbline.report.reading import Reading
+from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import recommended, transfer_findings, why_none
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.scorecard import (
@@ -94,6 +94,8 @@ class Front:
         What to do; what was audited and what no number says, at most five lines each.
     models : tuple of ModelSection
         In the order of the scorecard.
+    selection : Selection or None
+        Of how many estimates and tests the findings are picked.
     """
 
     verdict: tuple[str, ...]
@@ -103,6 +105,7 @@ class Front:
     audited: tuple[str, ...]
     limits: tuple[str, ...]
     models: tuple[ModelSection, ...]
+    selection: Selection | None = None
 
 
 def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> Front:
@@ -138,6 +141,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
         models=tuple(
             section(model, card, [shorter.of(f) for f in own], inputs, reading) for model, own in sections.items()
         ),
+        selection=as_told.selection,
     )
 
 

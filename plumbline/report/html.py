@@ -12,7 +12,6 @@ from plumbline.report import method as accounting
 from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.findings import as_picked
 from plumbline.report.front import Front, front_page
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.language import check_listing, lvlm_listing
@@ -64,7 +63,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         states_there=_states(front),
         anchors={one.model: f"model-{place}" for place, one in enumerate(front.models, 1)},
         anchors_there={each.chapter.anchor for each in chapters},
-        selection=as_picked(table, inputs.reading)[1].selection,
+        selection=front.selection,
         explained=explained(told),
         explanations=explanations_folder(inputs.audit.audit_id),
         chapters=chapters,
