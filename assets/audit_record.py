@@ -19,7 +19,7 @@ _MADE_AFTERWARDS = ("audit_diff", "audit_flips")
 
 
 @asset(
-    deps=["metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance"],
+    deps=["metric_table", "scorecard", "factor_effects", "bias_transfer", "paper_comparison", "provenance"],
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from assets.findings import headline_reading
 from assets.model_addresses import model_addresses
 from plumbline.catalog.suites import Suite, all_suites
 from plumbline.errors import ConfigError
@@ -19,7 +20,9 @@ from plumbline.provenance.export import (
     model_card,
     provenance_statement,
 )
+from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.html import explanations_folder
+from plumbline.report.scorecard import scorecard
 from plumbline.storage import Committed
 from plumbline.storage.files import csv_bytes, table_bytes
 from plumbline.version import __version__
@@ -80,6 +83,10 @@ def _write_tables(workspace: Workspace, folder: Path) -> None:
     (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
     (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
     (folder / "runs.csv").write_bytes(csv_bytes(lake.read_table("provenance")))
+    card = scorecard(table, headline_reading(workspace))
+    (folder / "scorecard.csv").write_bytes(csv_bytes(card))
+    if chart := drawn(card):
+        (folder / "scorecard.png").write_bytes(chart.png)
     ratios = impact_ratio_table(table, _outcome_suites())
     (folder / "impact_ratios.csv").write_bytes(csv_bytes(ratios))
     (folder / "impact_ratios.md").write_text(impact_ratio_page(ratios), "utf-8")
@@ -164,6 +171,7 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
 
 - `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
   model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.
+- `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell.
 {report}
 - `{PROVENANCE}`: an in-toto statement (SLSA provenance) of these files and of what they were made from, with digests.
 - `runs.csv`: which Dagster and MLflow runs made each cell.

@@ -14,7 +14,7 @@ from orchestration.export_commands import export_command, export_mitigation_comm
 from orchestration.fetch_commands import fetch_command
 from orchestration.plan_commands import plan_command
 from orchestration.terminal import console, errors, say_warnings_plainly
-from orchestration.view_commands import status_command, ui_command
+from orchestration.view_commands import scorecard_command, status_command, ui_command
 from plumbline.errors import PlumblineError
 from plumbline.version import __version__
 
@@ -52,6 +52,7 @@ def _options(
 # In the order in which `plumbline --help` lists them.
 for _name, _command in {
     "fetch": fetch_command,
+    "scorecard": scorecard_command,
     "explain": explain_command,
     "export": export_command,
     "verify": verify_command,

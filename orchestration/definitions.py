@@ -19,6 +19,7 @@ from assets.language import LANGUAGE_ASSETS
 from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
 from assets.mitigated import mitigated_metrics
+from assets.scorecard import scorecard
 from assets.slices import pictured_people
 from assets.sources import SOURCES
 from assets.text_mitigations import TEXT_MITIGATIONS
@@ -50,8 +51,8 @@ def build_definitions(workspace: Workspace) -> dg.Definitions:
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
             pictured_people, generations, toxicity_scores, *LANGUAGE_ASSETS, tracked_answers,
-            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_record, audit_diff,
-            audit_report,
+            metric_table, scorecard, factor_effects, bias_transfer, paper_comparison, provenance, audit_record,
+            audit_diff, audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from plumbline.catalog.prompts import prompt_ids
-from plumbline.catalog.schema import ALL_MODELS, BEFORE, Schema, row_id
+from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
 from plumbline.report.numbers import UNDEFINED, interval, money, number
@@ -262,18 +262,11 @@ _PLACE = ("dataset", "attribute", "prompt")
 _STATES = {"no_evidence": "none", None: "measured"}
 
 
-def models_in(table: pl.DataFrame) -> dict[str, Kind]:
-    """Return the models of a metric table with their kinds, encoders first, by name."""
-    rows = table.filter(pl.col("model") != ALL_MODELS).group_by("model").agg((pl.col("suite") == SUITE).any())
-    kinds: dict[str, Kind] = {model: "generator" if speaks else "encoder" for model, speaks in rows.iter_rows()}
-    return dict(sorted(kinds.items(), key=lambda item: (item[1], item[0])))
-
-
-def scorecard(table: pl.DataFrame, reading: Reading, models: Mapping[str, Kind] | None = None) -> pl.DataFrame:
+def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     """Return the scorecard of a metric table, the worst model first, generative models behind the encoders.
 
     Models are in the order of the first question that tells two apart: one with evidence stands before one without, and
-    among these the one whose interval ends further from no difference.
+    among these the one whose interval ends further from no difference; equal ones are in the order of their names.
 
     Parameters
     ----------
@@ -281,31 +274,31 @@ def scorecard(table: pl.DataFrame, reading: Reading, models: Mapping[str, Kind] 
         Columns of `plumbline.catalog.schema`.
     reading : Reading
         What counts as evidence, and which scorer is that of the headlines.
-    models : mapping of str to {"encoder", "generator"}, optional
-        Models in the order of the report; those of the table otherwise. One without a row was not asked anything.
 
     Returns
     -------
     DataFrame
-        Columns of `SCORECARD_SCHEMA`; a row a model and question of its kind that any model was asked.
+        Columns of `SCORECARD_SCHEMA`; a row a model and question of its kind, of the models and questions that have an
+        answer.
 
     Raises
     ------
     MetricError
         If the table lacks columns of the schema.
     """
-    models = models_in(checked(table)) if models is None else models
-    plain = where(table, condition=BEFORE, instruction=None, occupation=None)
+    plain = where(checked(table), condition=BEFORE, instruction=None, occupation=None)
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
-    cells: list[dict[str, Any]] = []
-    for question in QUESTIONS:
-        of_kind = [model for model, kind in models.items() if kind == question.kind]
-        answers = _answers(plain, question)
-        if any(model in answers for model in of_kind):
-            cells += [_cell(model, question, answers.get(model), plain, reading) for model in of_kind]
+    answers = {question.id: _answers(plain, question) for question in QUESTIONS}
+    kinds: dict[str, Kind] = {model: BY_ID[name].kind for name, found in answers.items() for model in found}
+    cells = [
+        _cell(model, BY_ID[name], found.get(model), plain, reading)
+        for name, found in answers.items()
+        for model, kind in kinds.items()
+        if found and kind == BY_ID[name].kind
+    ]
     order = {question.id: place for place, question in enumerate(QUESTIONS)}
-    ranked = _worst_first(cells, models)
+    ranked = _worst_first(cells, kinds)
     cells.sort(key=lambda cell: (ranked[cell["model"]], order[cell["question"]]))
     return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
 
@@ -401,8 +394,7 @@ def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind])
         if BY_ID[cell["question"]].of_bias:
             rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
             keys[cell["model"]].append((rank, -_surely(cell) if rank < 2 else 0.0))
-    places = {model: place for place, model in enumerate(models)}
-    return {model: (kind, keys[model], places[model]) for model, kind in models.items()}
+    return {model: (kind, keys[model], model) for model, kind in models.items()}
 
 
 def _surely(cell: Mapping[str, Any]) -> float:
@@ -459,3 +451,17 @@ def asked_questions(card: pl.DataFrame, kind: Kind) -> list[Question]:
     """Return the questions of a scorecard in the declared order."""
     present = in_order(where(card, kind=kind)["question"], tuple(BY_ID))
     return [BY_ID[name] for name in present]
+
+
+def in_columns(card: pl.DataFrame) -> pl.DataFrame:
+    """Return a scorecard as text, a row a model and a column a question; of each kind its own columns.
+
+    A value with evidence of a difference is marked by `*`, one in too few images to tell by `?`.
+    """
+    marks = {"evidence": "*", "too_weak": "?"}
+    cells = [
+        {"model": cell["model"], "title": cell["title"], "text": value_text(cell) + marks.get(cell["state"], "")}
+        for cell in card.to_dicts()
+    ]
+    table = pl.DataFrame(cells, schema=dict.fromkeys(("model", "title", "text"), pl.String), orient="row")
+    return table.pivot("title", index="model", values="text")

@@ -38,7 +38,15 @@ AUDIT = {
 }
 SLICES = ["people.race_gender", "people.gender_size"]
 _REGISTERED = ("dataset", "encoder", "lvlm", "slice")
-JOINED = {"metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance", "audit_report"}
+JOINED = {
+    "metric_table",
+    "scorecard",
+    "factor_effects",
+    "bias_transfer",
+    "paper_comparison",
+    "provenance",
+    "audit_report",
+}
 
 
 class LivingHome:

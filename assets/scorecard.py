@@ -1,0 +1,82 @@
+"""The scorecard of an audit: models x questions, and its picture."""
+
+import base64
+
+import dagster as dg
+import polars as pl
+
+from assets.delivery import SHOWN_DIGITS, audit_file, deliver, run_note
+from assets.findings import headline_reading
+from assets.recorded import asset
+from assets.results import OWNERS, markdown_table, materialised, same_columns
+from plumbline.digests import digest_json
+from plumbline.provenance.code_versions import code_version
+from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.scorecard import in_columns
+from plumbline.report.scorecard import scorecard as cells_of
+from plumbline.storage.files import csv_bytes
+from resources.tracking import TrackedCell, Tracking
+from resources.workspace import Workspace
+
+_AUDIT = "audit"
+"""The one condition of the MLflow run of an audit."""
+
+
+@asset(
+    deps=["metric_table"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"polars", "parquet", "mlflow"},
+    code_version=code_version(cells_of, in_columns, drawn, shells=[__name__, "assets.delivery", "assets.findings"]),
+)
+def scorecard(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
+) -> dg.MaterializeResult:
+    """Models x questions, the worst model first: which of them is biased, for whom, by how much, how sure.
+
+    Each cell is one row of the metric table that was declared before any number was seen: its value, interval, q, who
+    is worst off, and what could have been found where there is no evidence. The same table stands at the top of the
+    report; its picture is also on the MLflow run of this audit.
+    """
+    lake = workspace.lake
+    committed = lake.require("metric_table")
+    card = cells_of(lake.read_table("metric_table", manifest=committed), headline_reading(workspace))
+    written = lake.write_table("scorecard", card, details={"audit_id": committed.details["audit_id"]})
+    chart = drawn(card)
+    pictures = {} if chart is None else {"scorecard.png": chart.png}
+    run = _tracked(context, workspace, committed.details["audit_id"], card, pictures)
+    sent = deliver(context, workspace, tracking, {_AUDIT: run}, first=_AUDIT)
+    shown = {name.removesuffix(".png"): dg.MetadataValue.md(_picture(name, png)) for name, png in pictures.items()}
+    asked = ("kind", "question", "title", "unit", "state", "row", "chapter")
+    return materialised(
+        written,
+        lake=lake,
+        frame=card,
+        models=card["model"].n_unique(),
+        evidence=int((card["state"] == "evidence").sum()),
+        **{
+            f"{kind}s": dg.MetadataValue.md(markdown_table(in_columns(card.filter(kind=kind))))
+            for kind in card["kind"].unique(maintain_order=True)
+        },
+        **shown,
+        **sent.state,
+        **{"dagster/column_lineage": same_columns(card.drop(asked), "metric_table")},
+    )
+
+
+def _picture(name: str, png: bytes) -> str:
+    return f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})"
+
+
+def _tracked(
+    context: dg.AssetExecutionContext, workspace: Workspace, audit_id: str, card: pl.DataFrame, files: dict[str, bytes]
+) -> TrackedCell:
+    evident = card.filter(pl.col("state") == "evidence").group_by("model").len().sort("model")
+    return TrackedCell(
+        cell=digest_json([_AUDIT, audit_id]),
+        name=f"audit {audit_id[:8]}",
+        parameters={"audit_id": audit_id[:SHOWN_DIGITS], "audit_file": audit_file(workspace)},
+        tags={"plumbline.condition": _AUDIT, **run_note(context, f"Audit `{audit_id[:SHOWN_DIGITS]}`")},
+        metrics={f"questions_with_evidence/{model}": float(number) for model, number in evident.iter_rows()},
+        files={"scorecard.csv": csv_bytes(card), **files},
+    )
