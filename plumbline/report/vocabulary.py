@@ -14,6 +14,8 @@ EVENT_TITLES = {
     "negative_agency": "negative agency words",
     "mean_of_tasks": "mean of the three tasks",
 }
+HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
+EVENT_ORDER = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
 ATTRIBUTE_TITLES = {
     "gender": "gender",
     "race": "race",

@@ -36,9 +36,18 @@ SLATE = "#6b7690"
 GREY = "#8a909c"
 
 ATTRIBUTE_COLOURS = {"race": BLUE, "gender": AMBER, "age_group": GREEN, "gender_race": PURPLE}
-DIAMOND = "M0,-0.68L0.68,0L0,0.68L-0.68,0Z"
+DIAMOND = "M0,-1.3L1.3,0L0,1.3L-1.3,0Z"
 """As large as a circle of the same size; Vega's own is half of it."""
 ATTRIBUTE_SHAPES = {"race": "circle", "gender": DIAMOND, "age_group": "square", "gender_race": "triangle-up"}
+PALETTE = (
+    (BLUE, "circle"),
+    (AMBER, DIAMOND),
+    (GREEN, "square"),
+    (VERMILION, "triangle-up"),
+    (PURPLE, "triangle-down"),
+    (SLATE, "cross"),
+)
+"""Colours and shapes of series that have none of their own, in this order."""
 VALENCE_COLOURS = {"negative": VERMILION, "neutral": GREY, "positive": GREEN}
 
 # Lightness falls steadily, so that order survives colour blindness and grey print.
@@ -82,7 +91,6 @@ THEME: Spec = {
     "rule": {"strokeWidth": 1.6},
     "text": {"color": INK, "fontSize": 11},
     "style": {
-        "hollow": {"fill": "white"},
         "second": {"color": INK, "strokeWidth": 2.2, "size": 130},
         "line": {"color": GREY, "strokeWidth": 1.3},
         "band": {"color": GREY, "opacity": 0.28},
@@ -91,14 +99,16 @@ THEME: Spec = {
         "heading": {"color": INK, "fontSize": 12, "fontWeight": "bold"},
     },
 }
-"""What every chart looks like on paper. A page in dark mode changes text colours, `style.hollow.fill` and the like."""
+"""What every chart looks like on paper. A page in dark mode changes colours of text and grid, and the param `paper`."""
 
 WIDTH = 880
 """Pixels of a chart that takes the page's whole width."""
 PNG_LIMIT = 30_000
 
-EXPRESSIONS = ("rows[datum.value]", "headings[datum.value]", "panels[datum.value]")
-"""The only expressions of any chart: names by place, looked up in `params`, which are values."""
+PAPER = "white"
+"""What hollow dots are filled with: the value of the param `paper`, which a dark page changes."""
+EXPRESSIONS = ("rows[datum.value]", "headings[datum.value]", "panels[datum.value]", "paper")
+"""The only expressions of any chart: names by place, and the paper, looked up in `params`, which are values."""
 
 # Of which Altair class a specification is; one without these keys is a single view.
 _KINDS = {"facet": "FacetChart", "vconcat": "VConcatChart", "hconcat": "HConcatChart", "layer": "LayerChart"}
@@ -165,8 +175,8 @@ class Chart:
         return self.figure._repr_mimebundle_(*args, **kwargs)
 
 
-def top_level(body: Spec, **names: list[Any]) -> Spec:
-    """Return a specification with lists of names in `params`, where the `EXPRESSIONS` find them."""
+def top_level(body: Spec, **names: Any) -> Spec:
+    """Return a specification with names in `params`, where the `EXPRESSIONS` find them."""
     params = [{"name": name, "value": value} for name, value in names.items()]
     return {"$schema": "https://vega.github.io/schema/vega-lite/v6.1.0.json", "params": params, **body}
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from plumbline.metrics.evidence import State, state
 from plumbline.report.charts.chart import (
     ATTRIBUTE_COLOURS,
     ATTRIBUTE_SHAPES,
+    BLUE,
+    PAPER,
     SLATE,
     WIDTH,
     Chart,
@@ -45,7 +47,7 @@ KEYS = {
     "barred": "with a bar: evidence of no difference beyond the margin",
 }
 _FORMATS = {"number": "~g", "share": "~%", "money": "$~s"}
-_BAR = "M0,-1L0,1"
+_BAR = "M0,-1.2L0,1.2"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Series:
     """Dots of one colour and shape; shapes are Vega's (`circle`, `square`, `triangle-up`, …) or `DIAMOND`."""
 
     name: str
-    colour: str = SLATE
+    colour: str = BLUE
     shape: str = "circle"
 
     @classmethod
@@ -157,9 +159,12 @@ class Dot:
         """
         value, low, high = (or_nan(source[name]) for name in ("value", "ci_low", "ci_high"))
         found = state(source, significance=reading.significance) if reading else None
-        return cls(
-            row=row, value=value, low=low, high=high, state=found, tip=tip_of(source, what, unit=unit), **place
-        )  # fmt: skip
+        tip = tip_of(source, what, unit=unit)
+        return cls(row=row, value=value, low=low, high=high, state=found, tip=tip, **place)
+
+    def saying(self, **more: str) -> Dot:
+        """Return the dot with more in its tip."""
+        return replace(self, tip={**self.tip, **more})
 
 
 def tip_of(source: Row, what: str, *, unit: Unit = "number") -> dict[str, str]:
@@ -233,6 +238,7 @@ def dots(
     band: tuple[float, float] | None = None,
     zero: bool = True,
     own_scales: bool = False,
+    overlaid: bool = False,
     columns: int = 4,
 ) -> Chart | None:
     """Draw dots with intervals, rows shared by panels side by side; None without a dot.
@@ -253,6 +259,9 @@ def dots(
         Whether 0 is on every scale.
     own_scales : bool
         Whether each panel has a scale of its own.
+    overlaid : bool
+        Whether series share the middle of their row, where each row has a dot of one of them alone; else they stand
+        side by side.
     columns : int
         Panels side by side at most.
     """
@@ -275,18 +284,20 @@ def dots(
         if upright[panel] is not None and math.isfinite(upright[panel]):  # type: ignore[arg-type]
             data.append({"panel": number_, "line": _short(upright[panel])})
     for one in shown:
-        shift = apart(order.index(one.series), len(order)) if len(order) > 1 else 0.0
+        shift = 0.0 if overlaid else apart(order.index(one.series), len(order))
         place = {"panel": panels.index(one.panel), "y": _short(places[one.heading, one.row] + shift)}
-        data.append(place | _record(one, ends[one.panel], with_series=len(order) > 1))
+        data.append(place | _record(one, ends[one.panel], upright[one.panel], with_series=len(order) > 1))
     width, used = _panel_width(len(panels), rows.width, columns)
     scale: Spec = {"nice": False, "zero": False}
     if not own_scales:
         scale["domain"] = [_short(end) for end in ends[panels[0]]]
-    per_row = ROW if len(order) < 2 else min(40, 9 * len(order) + 6)
+    per_row = ROW if overlaid or len(order) < 2 else min(40, 9 * len(order) + 6)
     layers = _layers(
         data, series, scale, unit=unit, width=width, band=band, count_of_lines=len(lines), tips=_tips_of(shown)
     )  # fmt: skip
-    header = {"labelExpr": "panels[datum.value]", "labelAnchor": "start", "labelOrient": "top"}
+    header: Spec = {"labelExpr": "panels[datum.value]", "labelAnchor": "start", "labelOrient": "top"}
+    if not any(panels):
+        header |= {"labelFontSize": 1, "labelPadding": 0}
     body: Spec = {
         "data": {"values": data},
         "facet": {
@@ -304,7 +315,9 @@ def dots(
         body["title"] = {"text": [label(text, longest=200) for text in foot], "orient": "bottom"}
     titles = [label(text, longest=max(12, int(width / 6))) for text in panels]
     headings = [text is None for _, text in lines]
-    return Chart(name, title, description, top_level(body, rows=rows.texts, headings=headings, panels=titles))
+    return Chart(
+        name, title, description, top_level(body, rows=rows.texts, headings=headings, panels=titles, paper=PAPER)
+    )
 
 
 def _ends(
@@ -324,7 +337,7 @@ def _ends(
     return dict.fromkeys(panels, ends_of(shown, zero=zero, also=(*upright.values(), *(band or ()))))
 
 
-def _record(one: Dot, ends: tuple[float, float], *, with_series: bool) -> Spec:
+def _record(one: Dot, ends: tuple[float, float], line: float | None, *, with_series: bool) -> Spec:
     """Return what is drawn of a dot: each reading in a column of its own, and none where it is not drawn."""
     low, high = ends
     record: Spec = {"series": label(one.series)} if with_series else {}
@@ -333,7 +346,9 @@ def _record(one: Dot, ends: tuple[float, float], *, with_series: bool) -> Spec:
     if one.second is not None and low <= one.second <= high:
         record["second"] = _short(one.second)
     if math.isnan(one.value):
-        record |= {"at": _short(low), "words": label(one.words)}
+        # Words begin right of a line that would cross them.
+        crossed = line is not None and low < line < low + 0.45 * (high - low)
+        record |= {"at": _short(line if crossed else low), "words": label(one.words)}
     elif low <= one.value <= high:
         record[COLUMN_OF[one.state]] = _short(one.value)
     if not math.isnan(one.low) and not math.isnan(one.high) and one.low <= high and one.high >= low:
@@ -383,7 +398,7 @@ def _layers(
     tips: list[Spec],
 ) -> list[Spec]:
     used = set().union(*data)
-    x_axis = {"format": _FORMATS[unit], "tickCount": max(2, min(6, width // 55)), "grid": False, "labelOverlap": True}
+    x_axis = {"format": _FORMATS[unit], "tickCount": max(3, min(6, width // 55)), "grid": False, "labelOverlap": True}
     y = {
         "field": "y",
         "type": "quantitative",
@@ -419,8 +434,8 @@ def _layers(
         ("under", {"type": "point", "filled": True, "shape": "triangle-left", "size": 34}, arrow),
         ("second", {"type": "point", "style": "second", "shape": _BAR}, {"y": y}),
         ("filled", {"type": "point", "filled": True}, point),
-        ("hollow", {"type": "point", "filled": False, "style": "hollow"}, point),
-        ("barred", {"type": "point", "filled": False, "style": "hollow"}, point),
+        ("hollow", {"type": "point", "filled": False, "fill": {"expr": "paper"}}, point),
+        ("barred", {"type": "point", "filled": False, "fill": {"expr": "paper"}}, point),
         ("barred", {"type": "point", "shape": _BAR}, {"y": y, **own}),
         ("at", {"type": "text", "style": "said"}, {"y": y, "text": words, "tooltip": tips}),
     ]

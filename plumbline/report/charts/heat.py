@@ -156,7 +156,7 @@ def _heads(columns: Rows, at: Mapping[tuple[str, str], float], cell_width: int) 
     blocks = [
         {"x": (at[over, block[0]] + at[over, block[-1]]) / 2, "over": label(over)}
         for over, block in columns.blocks
-        if over and block
+        if over.strip() and block
     ]
     mark: Spec = {"type": "text", "style": "column", "baseline": "bottom"}
     mark |= {"angle": 325, "align": "left", "dx": 3} if aslant else {"align": "center"}
