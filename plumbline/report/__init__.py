@@ -3,7 +3,7 @@
 >>> from plumbline.report import findings_table, render
 """
 
-from plumbline.report.figures.canvas import Picture
+from plumbline.report.charts.chart import Chart
 from plumbline.report.finding import Finding, headlines
 from plumbline.report.findings import findings, findings_table
 from plumbline.report.html import render
@@ -14,10 +14,10 @@ from plumbline.report.thumbnails import thumbnails
 __all__ = [
     "AbsentCell",
     "AuditSummary",
+    "Chart",
     "DatasetSummary",
     "EncoderSummary",
     "Finding",
-    "Picture",
     "Reading",
     "ReportInputs",
     "findings",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.figures.labels import OVERALL, is_outside
+from plumbline.report.charts.labels import OVERALL, is_outside
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing
@@ -97,21 +97,6 @@ def balance_listing(dataset: DatasetSummary) -> Listing:
         for row in dataset.label_shares.to_dicts()
     ]
     return Listing(("Attribute", "Label", "Share", "Declared range", ""), rows, frozenset({2, 3}))
-
-
-def label_error_listing(dataset: DatasetSummary) -> Listing:
-    """List the error of the automatic gender labels by group."""
-    rows = [
-        (
-            attribute_title(row["group_by"]),
-            group_title(row["group"]),
-            count(row["errors"]),
-            percent(row["rate"], row["n"]),
-            percent_interval(row["ci_low"], row["ci_high"]),
-        )
-        for row in dataset.label_errors.to_dicts()
-    ]
-    return Listing(("Grouped by", "Group", "Wrong", "Error rate", "Interval"), rows, frozenset({2, 3, 4}))
 
 
 def not_tried_listing(inputs: ReportInputs) -> Listing:

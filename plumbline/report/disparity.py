@@ -14,6 +14,7 @@ import polars as pl
 
 from plumbline import reasons
 from plumbline.catalog.suites import VARIANT_SUITES
+from plumbline.report.charts.outcomes import skew_rows
 from plumbline.report.evidence import (
     evidence,
     finding_of,
@@ -23,7 +24,6 @@ from plumbline.report.evidence import (
     subject_of,
     uncertainty,
 )
-from plumbline.report.figures.outcomes import skew_rows
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import NO_INTERVAL, agreeing_decimals, number, percent, points
 from plumbline.report.reading import Reading

@@ -7,18 +7,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.disparity import parity_findings, skew_findings
-from plumbline.report.evidence import QUESTION, evidence, finding_of, interval_words, name_of, uncertainty
-from plumbline.report.figures.outcomes import HARM_EVENTS
-from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, in_rank_order
-from plumbline.report.numbers import percent, percent_interval
+from plumbline.report.evidence import QUESTION
+from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.reading import Picked, Reading, Selection
-from plumbline.report.rows import Row, checked, defined, or_nan, reason_of, where
-from plumbline.report.vocabulary import attribute_title, event_title, group_title, probes, sentence_start, suite_title
+from plumbline.report.rows import checked
 from plumbline.statistics.multiplicity import q_values, widened_intervals
 from plumbline.statistics.power import required_p
 
@@ -26,100 +21,8 @@ _PLACE = "place"
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions."""
-    sources = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
-    kinds = (skew_findings, parity_findings, _gaps, _harms, *sources)
-    return [finding for kind in kinds for finding in kind(table, reading)]
-
-
-# --- Trident gaps
-
-
-def _gaps(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    rows = where(table, metric="probe_rate_gap", definition="by_valence", condition="before")
-    return [_gap(row, table, reading) for row in rows.to_dicts()]
-
-
-def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
-    what = f"gap between {attribute_title(row['attribute'])} classes in being taken for a {row['event']} probe word"
-    subject = f"{row['model']} on {row['dataset']} ({suite_title(row['suite'])})"
-    stated = f"{percent(row['value'])} of images ({uncertainty(row, reading, share=True)})"
-    if not defined(row["value"]):
-        tone, sentence = ("undefined", f"{subject}: the {what} is undefined: {reason_of(row)}.")
-    elif evidence(row, reading):
-        # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
-        tone = "bias" if row["event"] == "negative" else "difference"
-        sentence = f"{subject}: the {what} is {stated}.{_strongest_probe(row, table, reading)}"
-    else:
-        tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
-    short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
-    return finding_of(
-        row,
-        tone=tone,
-        topic=("trident", row["dataset"], row["suite"], row["event"]),
-        short=sentence_start(short) if tone in DIFFERENCES else f"{tone_word(tone)}{short}",
-        sentence=sentence,
-        share=True,
-    )
-
-
-def tone_word(tone: str) -> str:
-    """Return how a table introduces a finding of that tone."""
-    return {"none": "no evidence: ", "undefined": "undefined: "}.get(tone, "")
-
-
-def _strongest_probe(row: Row, table: pl.DataFrame, reading: Reading) -> str:
-    words = tuple(word for word, valence in probes() if valence == row["event"])
-    rates = where(
-        table,
-        metric="probe_rate",
-        definition="logit",
-        model=row["model"],
-        dataset=row["dataset"],
-        suite=row["suite"],
-        probe=words,
-        condition="before",
-    ).filter(pl.col("value").is_finite())
-    if rates.height < 2:
-        return ""
-    top = rates.sort(["value", "group", "probe"], descending=[True, False, False]).row(0, named=True)
-    same = where(rates, probe=top["probe"]).sort(["value", "group"]).row(0, named=True)
-    return (
-        f" Most for “{top['probe']}”: {group_title(top['group'])} {_share_of(top, reading)}, "
-        f"{group_title(same['group'])} {_share_of(same, reading)}."
-    )
-
-
-def _share_of(row: Row, reading: Reading) -> str:
-    return percent(row["value"], row["n"], minimum_group=reading.minimum_group)
-
-
-# --- harm rates
-
-
-def _harms(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    rows = where(table, metric="harm_rate", condition="before", event=HARM_EVENTS)
-    rows = rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)))
-    return [_harm(row, reading) for row in rows.to_dicts() if row["event"] == "non_human" or defined(row["value"])]
-
-
-def _harm(row: Row, reading: Reading) -> Finding:
-    what = f"share of images given {event_title(row['event'])}"
-    ends = percent_interval(row["ci_low"], row["ci_high"])
-    stated = f"{percent(row['value'], row['n'])} ({interval_words(row, reading, share=True)})"
-    return Finding(
-        tone="harm" if defined(row["value"]) else "undefined",
-        topic=("harm", row["dataset"], row["suite"], row["event"]),
-        model=row["model"],
-        dataset=row["dataset"],
-        short=sentence_start(what),
-        sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}.",
-        value=or_nan(row["value"]),
-        value_text=percent(row["value"]),
-        interval_text=ends,
-        strength=or_nan(row["value"]),
-        row=name_of(row),
-    )
+    """Return what a metric table says about the questions of all chapters."""
+    return [finding for chapter in CHAPTERS if chapter.findings for finding in chapter.findings(table, reading)]
 
 
 # --- The headline findings of an audit, in plain words with their uncertainty, strongest first.

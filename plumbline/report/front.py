@@ -44,7 +44,7 @@ from plumbline.report.transfer import Tried, change, change_interval, row_words,
 from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed
 
 if TYPE_CHECKING:
-    from plumbline.report.figures.canvas import Picture as Chart
+    from plumbline.report.charts.chart import Chart
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4

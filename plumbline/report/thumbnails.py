@@ -1,22 +1,18 @@
-"""Small PNGs of the main figures, for places that show pictures but no SVG."""
+"""Small PNGs of the main charts, for places that show pictures but no Vega-Lite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.outcomes import harm_figure, proportions_figure, skew_figure
-from plumbline.report.figures.trident import bubble_figure, gap_figure
 from plumbline.report.reading import Reading
 from plumbline.report.rows import checked, in_order
 
-# Where only one model is in the table, these show a cell; the rest compare models.
-NAMES = ("skew", "harm", "crime_by_group", "trident", "trident_mixed", "gap")
-_OF_CHAPTERS = {name: draw for chapter in CHAPTERS for name, draw in chapter.pictures.items()}
+_CHARTS = {name: draw for chapter in CHAPTERS for name, draw in chapter.pictures.items()}
+NAMES = tuple(_CHARTS)
+"""Of all chapters; with the rows of one model alone they show a cell."""
 
 
 def thumbnails(
@@ -24,11 +20,10 @@ def thumbnails(
     *,
     dataset: str,
     model: str | None = None,
-    planted: pl.DataFrame | None = None,
     reading: Reading | None = None,
-    names: Sequence[str] = (*NAMES, *_OF_CHAPTERS),
+    names: Sequence[str] = NAMES,
 ) -> dict[str, bytes]:
-    """Return a PNG of less than 30 KB for each main figure that the table has rows for.
+    """Return a PNG of less than 30 KB for each main chart that the table has rows for.
 
     Parameters
     ----------
@@ -37,11 +32,9 @@ def thumbnails(
     dataset : str
         The dataset to draw.
     model : str, optional
-        Draw this model alone; all models of the table otherwise, and the first in the Trident charts.
-    planted : DataFrame, optional
-        Planted truth (`PLANTED_SCHEMA`).
+        Draw this model alone; all models of the table otherwise.
     names : sequence of str
-        Which figures, of `NAMES` and of the chapters' pictures; each takes about a quarter of a second.
+        Which charts, of `NAMES`; each takes about a fifth of a second.
 
     Returns
     -------
@@ -52,17 +45,5 @@ def thumbnails(
     if model is not None:
         table = table.filter(pl.col("model") == model)
     models = tuple(in_order(table["model"], ()))
-    shown = model or (models[0] if models else "")
-    drawn: dict[str, Callable[[], Picture | None]] = {
-        "skew": lambda: skew_figure(table, reading, models, dataset),
-        "harm": lambda: harm_figure(table, models, dataset),
-        "crime_by_group": lambda: proportions_figure(
-            table, planted, models, dataset=dataset, suite="crime", event="crime"
-        ),
-        "trident": lambda: bubble_figure(table, model=shown, dataset=dataset, suite="trident"),
-        "trident_mixed": lambda: bubble_figure(table, model=shown, dataset=dataset, suite="trident_mixed"),
-        "gap": lambda: gap_figure(table, reading, models, dataset),
-    }
-    drawn |= {name: partial(draw, table, reading, models, dataset) for name, draw in _OF_CHAPTERS.items()}
-    pictures = {name: drawn[name]() for name in names}
-    return {name: picture.png for name, picture in pictures.items() if picture is not None}
+    charts = {name: _CHARTS[name](table, reading, models, dataset) for name in names}
+    return {name: chart.png for name, chart in charts.items() if chart is not None}

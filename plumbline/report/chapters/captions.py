@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.chart import Chart
+from plumbline.report.charts.outcomes import CAPTION_ATTRIBUTES, CAPTION_SUITE, caption_event, captions_by_scene, shares
 from plumbline.report.disparity import Disparity, fallback_finding
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.outcomes import ATTRIBUTES, SUITE, caption_event, heat_figure, proportions_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, share, skew_listing
-from plumbline.report.numbers import bare_p, count, number, percent
+from plumbline.report.numbers import number, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, or_nan, reason_of, where
-from plumbline.report.vocabulary import attribute_title, group_faces, group_title, sentence_start
+from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
 
 def caption_table(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the caption suite."""
-    return where(table, suite=SUITE, condition="before")
+    return where(table, suite=CAPTION_SUITE, condition="before")
 
 
 def over_scenes(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
@@ -36,35 +35,25 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 
 def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
-    heats = []
-    for attribute in ATTRIBUTES:
-        for model in _most_uneven_first(own, inputs.models, attribute)[:1]:
-            heats.append(heat_figure(own, inputs.audit, model=model, dataset=dataset, attribute=attribute))
-    return Part(
-        title=dataset,
-        pictures=[*_shares(own, inputs, dataset), *drawn(heats)],
-        listings=[
-            ("Disparities in numbers", skew_listing(own, inputs.models, dataset)),
-            ("Differences within each scene, of every model", scene_listing(own)),
-        ],
-        notes=["Scenes are drawn for the model whose groups differ most; the list below has every model's."]
-        if own["model"].n_unique() > 1
-        else [],
-    )
-
-
-def _shares(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Picture]:
-    return drawn(
-        proportions_figure(
+    by_group = [
+        shares(
             over_scenes(own, attribute),
             None,
             inputs.models,
             dataset=dataset,
-            suite=SUITE,
+            suite=CAPTION_SUITE,
             event=caption_event(attribute),
         )
-        for attribute in ATTRIBUTES
-    )
+        for attribute in CAPTION_ATTRIBUTES
+    ]
+    by_scene = [
+        captions_by_scene(own, inputs.audit, model=model, dataset=dataset, attribute=attribute)
+        for attribute in CAPTION_ATTRIBUTES
+        for model in _most_uneven_first(own, inputs.models, attribute)[:1]
+    ]
+    several = own["model"].n_unique() > 1
+    notes = ["Scenes are drawn for the model whose groups differ most; the table of all numbers has every model's."]
+    return Part.of(dataset, [*by_group, *by_scene], notes=notes if several else ())
 
 
 def _most_uneven_first(own: pl.DataFrame, models: tuple[str, ...], attribute: str) -> list[str]:
@@ -76,35 +65,6 @@ def _most_uneven_first(own: pl.DataFrame, models: tuple[str, ...], attribute: st
         return value if defined(value) else 0.0
 
     return sorted(names, key=lambda name: -gap(name))
-
-
-def scene_listing(table: pl.DataFrame) -> Listing:
-    """List the difference between groups within every scene, the largest first; a row a model, attribute and scene."""
-    gaps = where(table, metric="parity_difference", definition="by_scene").to_dicts()
-    shares = where(table, metric="outcome_proportion").drop_nulls("probe")
-    of_groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in shares.to_dicts():
-        of_groups.setdefault((row["model"], row["attribute"], row["probe"]), []).append(row)
-    gaps.sort(key=lambda r: (-(r["value"] if defined(r["value"]) else -1), r["model"], r["attribute"], r["probe"]))
-    rows = [
-        (
-            row["model"],
-            attribute_title(row["attribute"]),
-            group_title(row["probe"]),
-            share(row),
-            bare_p(row["p"]),
-            bare_p(row["q"]),
-            "; ".join(
-                f"{group_title(g['group'])} {percent(g['value'])}"
-                for g in of_groups.get((row["model"], row["attribute"], row["probe"]), [])
-            ),
-            count(row["n"]),
-            row["reason"] or "",
-        )
-        for row in gaps
-    ]
-    heads = ("Model", "Attribute", "Scene", "Largest − smallest share", "p", "q", "Shares", "n", "Note")
-    return Listing(heads, rows, frozenset({3, 4, 5, 7}))
 
 
 def caption_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -143,9 +103,9 @@ def _extremes(row: Row, table: pl.DataFrame) -> str:
     return f" {sentence_start(ends[0])}, {ends[1]}."
 
 
-def _thumbnail(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
+def _thumbnail(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
     """Draw the first model's race captions by scene."""
-    return heat_figure(table, reading, model=models[0], dataset=dataset, attribute="race") if models else None
+    return captions_by_scene(table, reading, model=models[0], dataset=dataset, attribute="race") if models else None
 
 
 CHAPTER = Chapter(

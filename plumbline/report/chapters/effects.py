@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.effects import FACTOR_TITLES, effect_rows, effects_figure, pair_title
-from plumbline.report.figures.outcomes import EVENT_ORDER
+from plumbline.report.charts.effects import FACTOR_TITLES, effect_rows, factor_effects, factor_title, pair_title
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import bare_p, interval, number
 from plumbline.report.rows import Row, defined, in_order
-from plumbline.report.vocabulary import attribute_title, event_title
+from plumbline.report.vocabulary import EVENT_ORDER, attribute_title, event_title
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -21,11 +20,11 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     parts = []
     for dataset in inputs.datasets_in(effects["dataset"]):
         of_dataset = effects.filter(pl.col("dataset") == dataset)
-        picture = effects_figure(of_dataset, inputs.audit, dataset)
+        chart = factor_effects(of_dataset, inputs.audit, dataset)
         parts.append(
             Part(
                 title=dataset,
-                pictures=[picture] if picture else [],
+                pictures=[chart] if chart else [],
                 notes=_notes(effect_rows(of_dataset, dataset), inputs.audit.significance),
                 listings=[
                     ("Effects on max skew in numbers", effect_listing(effect_rows(of_dataset, dataset))),
@@ -46,8 +45,7 @@ def _notes(rows: pl.DataFrame, significance: float) -> list[str]:
         of_factor = rows.filter(pl.col("factor") == factor)
         clear = of_factor.filter(pl.col("q") < significance)
         more, less = (int((clear["value"] * sign > 0).sum()) for sign in (1, -1))
-        title = FACTOR_TITLES.get(factor, factor)
-        note = f"{title.capitalize()}: {of_factor.height} comparisons of max skew. "
+        note = f"{factor_title(factor).capitalize()}: {of_factor.height} comparisons of max skew. "
         note += (
             f"In {more} the first of the pair is clearly the more biased, in {less} the second."
             if more + less
@@ -62,7 +60,7 @@ def effect_listing(rows: pl.DataFrame) -> Listing:
     ordered = rows.sort("factor", "first", "second", "event", "attribute", "definition", nulls_last=True)
     shown = [
         (
-            FACTOR_TITLES.get(row["factor"], row["factor"]),
+            factor_title(row["factor"]),
             pair_title(row),
             event_title(row["event"]) if row["event"] in EVENT_ORDER else str(row["event"] or "–"),
             attribute_title(row["attribute"]) if row["attribute"] else "all images",

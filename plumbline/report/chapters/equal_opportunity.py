@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.outcomes import opportunity
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
-from plumbline.report.figures.outcomes import opportunity_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, share
-from plumbline.report.numbers import bare_p, count, percent
+from plumbline.report.numbers import percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 GAP = "equal_opportunity_gap"
@@ -24,46 +23,10 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
         of_dataset = where(table, dataset=dataset, condition="before")
-        pictures = drawn(
-            opportunity_figure(of_dataset, inputs.audit, inputs.models, dataset, attribute=attribute)
-            for attribute in in_order(where(of_dataset, metric=GAP)["attribute"], ATTRIBUTES)
-        )
-        parts.append(
-            Part(
-                title=dataset,
-                pictures=[picture for picture in pictures if "×" not in picture.title],
-                details=[picture for picture in pictures if "×" in picture.title],
-                listings=[("Gaps in numbers", gap_listing(of_dataset, inputs.models))],
-            )
-        )
+        attributes = in_order(where(of_dataset, metric=GAP)["attribute"], ATTRIBUTES)
+        charts = [opportunity(of_dataset, inputs.audit, inputs.models, dataset, attribute=a) for a in attributes]
+        parts.append(Part.of(dataset, charts))
     return parts
-
-
-def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
-    """List the mean and largest gap over classes, then each class's, a row a model and attribute."""
-    rows = where(table, metric=GAP)
-    lookup = by(rows, "model", "attribute", "definition", "event")
-    shown = []
-    for model in in_order(rows["model"], models):
-        for attribute in in_order(where(rows, model=model)["attribute"], ATTRIBUTES):
-            mean = lookup.get((model, attribute, "mean_over_classes", None))
-            classes = [r for k, r in lookup.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])]
-            widest = max(classes, key=lambda r: r["value"], default=None)
-            shown.append(
-                (
-                    model,
-                    attribute_title(attribute),
-                    share(mean),
-                    bare_p(mean["p"] if mean else None),
-                    bare_p(mean["q"] if mean else None),
-                    f"{group_title(widest['event'])} {share(widest)}" if widest else "–",
-                    bare_p(widest["p"] if widest else None),
-                    count(mean["n"]) if mean else "–",
-                    (mean["reason"] or "") if mean else "",
-                )
-            )
-    heads = ("Model", "Attribute", "Mean over classes", "p", "q", "Largest", "p of it", "n", "Note")
-    return Listing(heads, shown, frozenset({2, 3, 4, 6, 7}))
 
 
 def opportunity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -115,7 +78,7 @@ CHAPTER = Chapter(
     "one group as in the other, when only the classes can be answered?",
     parts=_parts,
     findings=opportunity_findings,
-    pictures={"opportunity": opportunity_figure},
+    pictures={"opportunity": opportunity},
     method=(
         (
             "Equal opportunity",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import polars as pl
@@ -10,17 +9,16 @@ import polars as pl
 from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
 from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.canvas import Picture, label
-from plumbline.report.figures.mitigations import adjustment_figure, adjustments, mitigation_figures, on_test_rows
+from plumbline.report.charts.chart import Chart, label
+from plumbline.report.charts.mitigations import adjustment, adjustments, changes
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, number, percent, points
+from plumbline.report.numbers import bare_p, count, points
 from plumbline.report.reading import Reading
 from plumbline.report.recommendation import advice, recommended
-from plumbline.report.rows import Row, in_order, where
+from plumbline.report.rows import in_order, where
 from plumbline.report.transfer import (
-    BLOCKS,
     COSTS,
     JUDGED,
     Tried,
@@ -33,70 +31,6 @@ from plumbline.report.transfer import (
     tried,
 )
 from plumbline.report.vocabulary import suite_title
-
-HEADS = (
-    "Model", "Mitigation", "Before", "After", "Gain (sd over trials)", "Probes it makes worse", "Worst probe",
-    "Taken for the probe, before → after", "Class × probe rates that rise by over 1 point",
-)  # fmt: skip
-
-
-def adjustment_listing(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, suite: str
-) -> Listing:
-    """List what the logit adjustments give and what they cost, one row a model and adjustment."""
-    chosen = where(table, dataset=dataset, suite=suite)
-    ids = adjustments(table, dataset, suite, leaking=reading.leaking)
-    rows = [
-        row
-        for name in in_order(chosen["model"], models)
-        for condition in ids
-        if (row := _adjusted(where(chosen, model=name), name, condition))
-    ]
-    leaking = [name for name in ids if name in reading.leaking]
-    note = f"{', '.join(leaking)}: test accuracy had a say in the fit; for comparison only." if leaking else ""
-    return Listing(HEADS, rows, frozenset({2, 3, 4, 5, 7, 8}), note)
-
-
-def _adjusted(own: pl.DataFrame, name: str, condition: str) -> tuple[str, ...] | None:
-    gains = where(own, metric="macro_accuracy_gain", definition="test_rows", condition=condition)
-    mean = where(gains, statistic="mean").filter(pl.col("value").is_finite()).sort(["value", "probe"])
-    if mean.is_empty():
-        return None
-    spread = where(gains, statistic="sd")["value"].fill_nan(None).mean()
-    worst, lowered = mean.row(0, named=True), mean.filter(pl.col("value") < 0).height
-    accuracy = on_test_rows(own, "macro_accuracy", condition=condition)
-    return (
-        name,
-        condition,
-        percent(_mean(accuracy, "before")),
-        percent(_mean(accuracy, condition)),
-        f"{points(_mean_of(mean))} (sd {number(100 * spread) if isinstance(spread, float) else '–'})",
-        f"{lowered} of {mean.height}",
-        f"{worst['probe']} ({points(worst['value'])})" if lowered else "none",
-        *_probe_rate_cost(on_test_rows(own, "probe_rate", condition=condition), condition),
-    )
-
-
-def _mean_of(frame: pl.DataFrame) -> float:
-    values = frame["value"].to_numpy()
-    return float(values.mean()) if values.size else math.nan
-
-
-def _mean(rows: pl.DataFrame, condition: str) -> float:
-    return _mean_of(where(rows, condition=condition, statistic="mean").filter(pl.col("value").is_finite()))
-
-
-def _probe_rate_cost(rates: pl.DataFrame, condition: str) -> tuple[str, str]:
-    old, new = (
-        where(rates, condition=name, statistic="mean").select("group", "probe", "value")
-        for name in ("before", condition)
-    )
-    both = old.join(new, on=["group", "probe"], suffix="_after")
-    if both.is_empty():
-        return "–", "–"
-    risen = both.filter(pl.col("value_after") - pl.col("value") > 0.01).height
-    before, after = (_mean(rates, name) for name in ("before", condition))
-    return f"{percent(before)} → {percent(after)}", f"{risen} of {both.height}"
 
 
 def adjustment_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -136,33 +70,10 @@ def _adjustment(dataset: str, suite: str, condition: str, model: str, *, rows: p
     )
 
 
-# --- What mitigations change, as tables: verdicts at a glance, all numbers, and one line a model.
+# --- What mitigations change, as tables: all numbers, and one line a model.
 
 SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no evidence", UNDEFINED: "undefined"}
 """Verdict -> how a table writes it: the sign tells it without colour."""
-
-
-def verdict_matrix(candidates: Sequence[Tried]) -> Listing:
-    """Return verdicts by what was judged (rows) and mitigation (columns); `–` where it was not judged."""
-    titles = {block.name: block.title for block in BLOCKS}
-    lookup = {(one.condition, block_of(r), row_title(r)): r for one in candidates for r in one.rows}
-    keys = {(block_of(r), row_title(r)): place(r) for one in candidates for r in one.rows}
-    order = sorted(keys, key=keys.__getitem__)
-    shown = [
-        (
-            # A block is named once, at its first row.
-            titles.get(str(block), str(block)) if i == 0 or order[i - 1][0] != block else "",
-            title,
-            *(_verdict(lookup.get((one.condition, block, title))) for one in candidates),
-        )
-        for i, (block, title) in enumerate(order)
-    ]
-    heads = ("", "", *(label(one.condition, longest=40) for one in candidates))
-    return Listing(heads, shown)
-
-
-def _verdict(row: Row | None) -> str:
-    return SIGNS.get(row["verdict"], str(row["verdict"])) if row else "–"
 
 
 def transfer_listing(rows: pl.DataFrame) -> Listing:
@@ -211,9 +122,6 @@ def _counted(one: Tried) -> str:
 # --- What helps, at what cost, and what it makes worse: every mitigation that was tried on each
 # checkpoint.
 
-OPEN = 3
-"""Models of a dataset whose figure and verdicts are shown; those of the others are folded."""
-
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     parts = []
@@ -223,7 +131,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         by_model = _by_model(transfer, inputs, dataset) if transfer is not None else []
         if len(by_model) > 1:
             parts.append(_overview(by_model, dataset))
-        parts += [_of_model(of_model, inputs, folded=i >= OPEN) for i, of_model in enumerate(by_model)]
+        parts += [_of_model(of_model, inputs) for of_model in by_model]
         parts += _probe_by_probe(table, inputs, dataset)
     return parts
 
@@ -241,45 +149,34 @@ def _overview(by_model: list[list[Tried]], dataset: str) -> Part:
     return Part(title=f"{dataset}: every model", tables=[("At a glance", overview_listing(by_model, names))])
 
 
-def _of_model(own: list[Tried], inputs: ReportInputs, *, folded: bool) -> Part:
+def _of_model(own: list[Tried], inputs: ReportInputs) -> Part:
     model, dataset = own[0].model, own[0].dataset
-    pictures = mitigation_figures(own, model=model, dataset=dataset)
-    verdicts = [("Verdicts", verdict_matrix(own))]
-    rows = inputs.transfer.filter(model=model, dataset=dataset) if inputs.transfer is not None else None
-    listings = [("Every comparison in numbers", transfer_listing(rows))] if rows is not None else []
-    return Part(
-        title=f"{dataset}: {model}",
-        notes=advice(own, inputs.audit),
-        pictures=[] if folded else pictures,
-        details=pictures if folded else [],
-        tables=[] if folded else verdicts,
-        listings=(verdicts if folded else []) + listings,
-    )
+    part = Part.of(f"{dataset}: {model}", changes(own, model=model, dataset=dataset), notes=advice(own, inputs.audit))
+    if inputs.transfer is not None:
+        rows = inputs.transfer.filter(model=model, dataset=dataset)
+        part.listings.append(("Every comparison in numbers", transfer_listing(rows)))
+    return part
 
 
 def _probe_by_probe(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part]:
-    """Return the accuracy with each probe before and after the logit adjustments; those that leak are folded."""
-    part = Part(
-        title=f"{dataset}: the logit adjustment, probe by probe",
-        notes=["What it costs: probes that get worse, and classes that are taken for a probe more often than before."],
-    )
-    leaking = inputs.audit.leaking
-    for suite in ("trident", "trident_mixed", "trident_composite"):
-        ids = adjustments(table, dataset, suite, leaking=leaking)
-        for name in ids:
-            picture = adjustment_figure(table, inputs.models, dataset, suite, condition=name)
-            if picture:
-                (part.details if name in leaking else part.pictures).append(picture)
-        if ids:
-            listing = adjustment_listing(table, inputs.audit, inputs.models, dataset, suite)
-            part.listings.append((f"Gain and cost in numbers: {suite_title(suite)}", listing))
-    return [part] if part.listings else []
+    """Return the accuracy with each probe before and after the logit adjustments; those that leak come last."""
+    charts = [
+        adjustment(table, inputs.models, dataset, suite, condition=name)
+        for suite in ("trident", "trident_mixed", "trident_composite")
+        for name in adjustments(table, dataset, suite, leaking=inputs.audit.leaking)
+    ]
+    if not charts:
+        return []
+    notes = ["What it costs: probes that get worse."]
+    leaks = [name for name in inputs.audit.leaking if any(chart and f" {name}:" in chart.title for chart in charts)]
+    notes += [f"{name}: test accuracy had a say in the fit; for comparison only." for name in leaks]
+    return [Part.of(f"{dataset}: the logit adjustment, probe by probe", charts, notes=notes)]
 
 
-def _adjustment_picture(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
+def _first_adjustment(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
     """Draw the first logit adjustment of a dataset on the single-attribute suite."""
     ids = adjustments(table, dataset, "trident", leaking=reading.leaking)
-    return adjustment_figure(table, models, dataset, "trident", condition=ids[0]) if ids else None
+    return adjustment(table, models, dataset, "trident", condition=ids[0]) if ids else None
 
 
 CHAPTER = Chapter(
@@ -291,7 +188,7 @@ CHAPTER = Chapter(
     "evidence” means that chance alone may explain a difference; it never means that there is none.",
     parts=_parts,
     findings=adjustment_findings,
-    pictures={"adjustment": _adjustment_picture},
+    pictures={"adjustment": _first_adjustment},
     method=(
         (
             "Bias transfer",

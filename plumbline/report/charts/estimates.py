@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import polars as pl
 
-from plumbline.report.charts.chart import AMBER, BLUE, DIAMOND, GREEN, PURPLE, SLATE, VALENCE_COLOURS, VERMILION, Chart
+from plumbline.report.charts.chart import BLUE, DIAMOND, PALETTE, SLATE, VALENCE_COLOURS, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, Unit, dots
 from plumbline.report.language_words import STATISTICS, prompt_title
 from plumbline.report.reading import Reading
@@ -36,10 +37,6 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "p90": (BLUE, DIAMOND),
 }
 """Colour and shape of values that keep theirs wherever they are a series."""
-_OTHERS = (
-    (BLUE, "circle"), (AMBER, DIAMOND), (GREEN, "square"), (VERMILION, "triangle-up"), (PURPLE, "triangle-down"),
-    (SLATE, "cross"),
-)  # fmt: skip
 
 
 def estimates(
@@ -127,6 +124,6 @@ def estimates(
 def _series(column: str, values: Sequence[str], written: Mapping[str, Words]) -> list[Series]:
     if column == "attribute":
         return [Series.of_attribute(value) for value in values]
-    others = iter(_OTHERS * (1 + len(values) // len(_OTHERS)))
+    others = cycle(PALETTE)
     word = written.get(column, str)
     return [Series(word(value), *(STYLES.get(value) or next(others))) for value in values]

@@ -79,7 +79,7 @@ def heat(
         "width": round(cell_width * (max(at_column.values()) + 1)),
         "height": CELL * len(at_row),
         "layer": [
-            *_cells(len(rows.lines), max(at_column.values()), top, tips),
+            *_cells(len(at_row), max(at_column.values()), top, cell_width, tips),
             *_heads(columns, at_column, cell_width),
         ],
     }
@@ -100,8 +100,7 @@ def _column_places(columns: Rows) -> dict[tuple[str, str], float]:
 def _record(cell: Cell, x: float, y: int, top: float) -> Spec:
     record: Spec = {"x": x, "y": y, "text": label(cell.text)}
     if math.isfinite(cell.value):
-        record |= {"shade": float(f"{cell.value:.6g}"), "left": x - 0.48, "right": x + 0.48}
-        record |= {"above": y - 0.46, "below": y + 0.46}
+        record["shade"] = float(f"{cell.value:.4g}")
         if cell.value >= DARK_FROM * top:
             record["dark"] = True
         if cell.framed:
@@ -109,7 +108,7 @@ def _record(cell: Cell, x: float, y: int, top: float) -> Spec:
     return record | {title: label(text, longest=200) for title, text in cell.tip.items()}
 
 
-def _cells(lines: int, last: float, top: float, tips: list[Spec]) -> list[Spec]:
+def _cells(lines: int, last: float, top: float, cell_width: int, tips: list[Spec]) -> list[Spec]:
     y_axis = {
         "values": list(range(lines)),
         "grid": False,
@@ -121,10 +120,8 @@ def _cells(lines: int, last: float, top: float, tips: list[Spec]) -> list[Spec]:
     x: Spec = {"type": "quantitative", "title": None, "axis": None, "scale": x_scale}
     y: Spec = {"type": "quantitative", "title": None, "axis": y_axis, "scale": y_scale}
     box = {
-        "x": x | {"field": "left"},
-        "x2": {"field": "right"},
-        "y": y | {"field": "above"},
-        "y2": {"field": "below"},
+        "x": x | {"field": "x"},
+        "y": y | {"field": "y"},
         "color": {
             "field": "shade",
             "type": "quantitative",
@@ -134,6 +131,7 @@ def _cells(lines: int, last: float, top: float, tips: list[Spec]) -> list[Spec]:
         "stroke": {"condition": {"test": {"field": "framed", "equal": True}, "value": INK}, "value": None},
         "tooltip": tips,
     }
+    tall = f"{(CELL - 2) / (cell_width - 2):.3f}"
     on_it = {"condition": {"test": {"field": "dark", "equal": True}, "value": "white"}, "value": INK}
     words = {
         "x": x | {"field": "x"},
@@ -143,7 +141,17 @@ def _cells(lines: int, last: float, top: float, tips: list[Spec]) -> list[Spec]:
         "tooltip": tips,
     }
     return [
-        {"mark": {"type": "rect", "strokeWidth": 1.6}, "encoding": box},
+        # A shape needs two fields a cell, a rectangle four.
+        {
+            "transform": [{"filter": {"field": "shade", "valid": True}}],
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "shape": f"M-1,-{tall}H1V{tall}H-1Z",
+                "size": (cell_width - 2) ** 2,
+            },
+            "encoding": box,
+        },
         {"mark": {"type": "text", "baseline": "middle"}, "encoding": words},
     ]
 
