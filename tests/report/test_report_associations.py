@@ -1,4 +1,4 @@
-"""The chapter on associations: its marks, its lists, its sentences."""
+"""The chapter on associations: its charts and its sentences."""
 
 import math
 import re
@@ -6,29 +6,20 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from chart_data import drawn, names, records, valid
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.catalog.suites import load_suite
-from plumbline.report import Reading, render
-from plumbline.report.chapters import CHAPTERS
-from plumbline.report.chapters.associations import (
-    CHAPTER,
-    association_findings,
-    correlation_listing,
-    gap_listing,
-    markedness_listing,
-    scale_listing,
-    weat_listing,
-    word_listing,
-)
-from plumbline.report.figures.associations import (
+from plumbline.report import Reading
+from plumbline.report.chapters.associations import CHAPTER, association_findings
+from plumbline.report.charts.perception import (
     SCALES,
-    association_figure,
-    correlation_figure,
-    markedness_figure,
+    association_intervals,
+    associations,
+    markedness,
     scale_title,
-    small_association_figure,
     strongest_first,
+    valence_correlations,
 )
 
 DATASET, MODELS = "fairface", ("small-bazaar-6k", "small-control-6k")
@@ -86,105 +77,75 @@ def rows_of(model, lean=0.5, q=0.01):
 
 
 @pytest.fixture(scope="module")
-def associations():
+def measured():
     return metric_frame([*rows_of(MODELS[0]), *rows_of(MODELS[1], lean=0.1, q=0.7)])
 
 
-def tips(picture):
-    return re.findall(r"<title>([^<]*)</title>", picture.svg)
+def cells(chart):
+    return {record["of"]: record for record in records(chart) if "of" in record}
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(associations, inputs, narrow, page, sketched):
-    assert CHAPTER in CHAPTERS
-    made = render(pl.concat([narrow, associations]), inputs)
-    assert 'id="associations"' in made and "Who has to be named, fairface" in made
-    assert "r = −0.20 to 0.90" in made
-    assert 'id="associations"' not in page
+def test_the_chapter_shows_one_chart_and_folds_the_others(measured, inputs, narrow):
+    (part,) = CHAPTER.parts(measured, inputs)
+    assert [chart.name for chart in part.pictures] == ["associations-fairface"]
+    assert [chart.name for chart in part.details] == [
+        f"association-intervals-{MODELS[0]}-fairface", "markedness-fairface", "valences-fairface",
+    ]  # fmt: skip
+    assert all(valid(chart) and len(chart.png) < 30_000 for chart in part.pictures + part.details)
+    assert "r = −0.20 to 0.90" in part.notes[0] and not part.listings
     assert CHAPTER.parts(narrow, inputs) == []
 
 
-def test_the_words_of_the_suite_are_those_of_the_figure():
+def test_the_words_of_the_suite_are_those_of_the_chart():
     assert tuple(load_suite("perception").scales) == SCALES
     assert scale_title("warmth") == "warmth"
     assert scale_title("agency_negative") == "agency, negative words"
 
 
-def test_dots_tell_scale_group_interval_and_evidence(associations):
-    picture = association_figure(associations, READING, model=MODELS[0], dataset=DATASET)
-    shown = [tip.replace("\u00a0", " ") for tip in tips(picture)]
-    assert len(shown) == 4 * len(SCALES)
-    told = [tip for tip in shown if "Black, communion, negative words: 0.50" in tip]
-    assert told == ["race, Black, communion, negative words: 0.50 [0.40–0.60], p = 0.005, q = 0.010, n = 900"]
-    assert sum("gender, man − woman" in tip for tip in shown) == len(SCALES)
-    other = association_figure(associations, READING, model=MODELS[1], dataset=DATASET)
-    # One in the legend, and the one for which there is evidence.
-    assert [drawn.svg.count("fill: #0072b2") for drawn in (picture, other)] == [2, 1]
-    assert len(picture.png) < 30_000
+def test_cells_tell_scale_group_interval_and_evidence(measured):
+    chart = associations(measured, READING, MODELS, DATASET)
+    shown = cells(chart)
+    assert len(shown) == 2 * 4 * (len(SCALES) + 3)
+    told = shown[f"{MODELS[0]}, race, Black, communion, negative words"]
+    assert (told["text"], told["interval"], told["q"], told["n"]) == ("0.50", "0.40–0.60", "0.010", "900")
+    assert told["framed"] and told["dark"] and told["row"]
+    framed = [of for of, cell in shown.items() if cell.get("framed") and "words" in of]
+    assert framed == [f"{MODELS[0]}, race, Black, communion, negative words"]
+    weat = shown[f"{MODELS[0]}, gender, man − woman, belief"]
+    assert weat["framed"] and (weat["text"], weat["shade"]) == ("−0.30", 0.3), "darker to either side"
+    assert names(chart)[:5] == [MODELS[0], "man − woman", *RACES]
 
 
-def test_the_model_with_the_largest_effect_comes_first(associations, inputs):
-    swapped = tuple(reversed(MODELS))
-    assert strongest_first(associations, swapped, DATASET) == list(MODELS)
-    small = small_association_figure(associations, READING, swapped, DATASET)
-    assert small.name == f"associations-{MODELS[0]}-{DATASET}"
-    (part,) = CHAPTER.parts(associations, inputs)
-    assert [p.name for p in part.pictures] == [small.name, f"markedness-{DATASET}", f"valences-{DATASET}"]
-    assert [p.name for p in part.details] == [f"associations-{MODELS[1]}-{DATASET}"]
-    assert len(part.listings) == 6 and len(part.notes) == 2
+def test_intervals_of_the_model_with_the_largest_effect(measured):
+    assert strongest_first(measured, tuple(reversed(MODELS)), DATASET) == list(MODELS)
+    chart = association_intervals(measured, READING, MODELS, DATASET, model=MODELS[0])
+    (evident,) = drawn(chart, "filled")
+    assert (evident["filled"], evident["low"], evident["high"]) == (0.5, 0.4, 0.6)
+    assert len(drawn(chart, "hollow")) == 4 * len(SCALES) - 1
 
 
-def test_bars_and_heat_maps_tell_their_numbers(associations):
-    bars = markedness_figure(associations, READING, MODELS, DATASET)
-    assert "White: 90% (n = 300) [85–95%]" in [tip.replace("\u00a0", " ") for tip in tips(bars)]
-    assert len(tips(bars)) == 8
-    heat = correlation_figure(associations, READING, MODELS, DATASET).svg
-    assert heat.count(">0.90<") == 2 * 2 and heat.count(">(0.90)<") == 2, "small groups are bracketed"
-    assert ">−0.20<" in heat and "all images" in heat
-    assert ">Black<" not in heat, "single attributes only where there is no crossing"
+def test_markedness_and_correlations_hold_every_group(measured):
+    marked = drawn(markedness(measured, READING, MODELS, DATASET))
+    assert len(marked) == 2 * 4
+    assert {(m["filled"], m["low"], m["interval"]) for m in marked if "White" in m["of"]} == {(0.9, 0.85, "85–95%")}
+    chart = valence_correlations(measured, READING, MODELS, DATASET)
+    assert [record["text"] for record in cells(chart).values()].count("(0.90)") == 2, "small groups are bracketed"
+    assert names(chart) == ["all images", "Black man", "White woman"], "single attributes only without a crossing"
 
 
-def test_nothing_to_draw(table):
-    assert association_figure(table, READING, model=MODELS[0], dataset=DATASET) is None
-    for figure in (small_association_figure, markedness_figure, correlation_figure):
-        assert figure(table, READING, MODELS, DATASET) is None
-
-
-def test_undefined_and_empty_groups_are_drawn_and_listed(associations):
+def test_undefined_values_are_not_coloured_and_nothing_is_none(measured, narrow):
     nothing = {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan, "p": math.nan, "q": math.nan}
-    bare = associations.with_columns(
-        *(pl.lit(value).alias(name) for name, value in nothing.items()), reason=pl.lit("the cosines do not vary")
-    )
-    assert "undefined" in association_figure(bare, READING, model=MODELS[0], dataset=DATASET).svg
-    assert markedness_figure(bare, READING, MODELS, DATASET) is None
-    assert ">0.90<" not in correlation_figure(bare, READING, MODELS, DATASET).svg
+    bare = measured.with_columns(*(pl.lit(value).alias(name) for name, value in nothing.items()))
+    assert not drawn(associations(bare, READING, MODELS, DATASET), "shade")
+    assert {r["words"] for r in drawn(markedness(bare, READING, MODELS, DATASET), "at")} == {"undefined"}
+    assert valence_correlations(bare, READING, MODELS, DATASET) is None
     assert association_findings(bare, READING) == []
-    listing = scale_listing(bare, READING, MODELS, DATASET)
-    assert "undefined" in listing.rows[0] and "the cosines do not vary" in listing.rows[0]
+    for chart in (associations, markedness, valence_correlations):
+        assert chart(narrow, READING, MODELS, DATASET) is None
 
 
-def test_listings_hold_every_comparison(associations):
-    scales = scale_listing(associations, READING, MODELS, DATASET)
-    assert [row[:3] for row in scales.rows[:2]] == [(MODELS[0], "gender", "man − woman"), (MODELS[0], "race", "Black")]
-    assert len(scales.rows) == 8 and all(len(row) == len(scales.heads) for row in scales.rows)
-    black = dict(zip(scales.heads, scales.rows[1]))
-    assert black["communion, negative words"] == "0.50* [0.40–0.60]" and black["Smallest q"] == "0.010"
-    assert black["warmth"] == "−0.020 [−0.120 to 0.080]"
-    words = word_listing(associations, MODELS, DATASET, shown=2)
-    assert words.rows[0][3:5] == ("meek 0.30; liberal 0.20", "warm 0; poor 0.10")
-    weat = weat_listing(associations, READING, MODELS, DATASET)
-    assert weat.rows[0][3] == "−0.30* [−0.40 to −0.20]" and len(weat.rows) == 8
-    marked = markedness_listing(associations, MODELS, DATASET)
-    assert len(marked.rows) == 8 and marked.rows[0][3] == "80% [75–85%]"
-    gaps = gap_listing(associations, MODELS, DATASET)
-    assert gaps.rows[0][:3] == (MODELS[0], "gender", "+60 points")
-    correlations = correlation_listing(associations, MODELS, DATASET)
-    assert len(correlations.rows) == 8 and correlations.rows[0][2:4] == ("all images", "0.90 [0.8–1.0]")
-    for listing in (scales, words, weat, marked, gaps, correlations):
-        assert all(len(row) == len(listing.heads) for row in listing.rows)
-
-
-def test_findings_tell_the_strongest_association_and_the_gap(associations):
-    found = {(f.topic, f.model): f for f in association_findings(associations, READING)}
+def test_findings_tell_the_strongest_association_and_the_gap(measured):
+    found = {(f.topic, f.model): f for f in association_findings(measured, READING)}
     assert len(found) == 8
     strongest = found[("association", DATASET, "race"), MODELS[0]]
     assert strongest.tone == "bias" and strongest.value_text == "0.50 sd" and strongest.strength == 0.4
@@ -210,8 +171,8 @@ def test_an_effect_and_its_interval_stand_on_the_side_that_is_named():
     assert found.interval_text in found.sentence and "−0.6" not in found.sentence
 
 
-def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(associations):
-    warm = associations.with_columns(
+def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(measured):
+    warm = measured.with_columns(
         event=pl.when(event="communion_negative")
         .then(pl.lit("warmth"))
         .when(event="warmth")
@@ -224,13 +185,11 @@ def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(associations):
     assert {f.tone for f in association_findings(warm, strict)} == {"none"}
 
 
-def test_evidence_goes_by_the_test_that_respects_sets(associations):
-    of_sets = associations.filter(definition="two_sided").with_columns(
+def test_evidence_goes_by_the_test_that_respects_clusters(measured):
+    of_clusters = measured.filter(definition="two_sided").with_columns(
         definition=pl.lit("cluster_t"), q=pl.lit(0.7), p=pl.lit(0.6)
     )
-    both = pl.concat([associations, of_sets])
-    tones = {f.tone for f in association_findings(both, READING) if f.topic[0] == "association"}
-    assert tones == {"none"}
-    listing = scale_listing(both, READING, MODELS, DATASET)
-    assert len(listing.rows) == 8 and not any("*" in cell for row in listing.rows for cell in row)
-    assert not any("*" in cell for row in weat_listing(both, READING, MODELS, DATASET).rows for cell in row)
+    both = pl.concat([measured, of_clusters])
+    assert {f.tone for f in association_findings(both, READING) if f.topic[0] == "association"} == {"none"}
+    shown = cells(associations(both, READING, MODELS, DATASET))
+    assert len(shown) == 2 * 4 * (len(SCALES) + 3) and not any(cell.get("framed") for cell in shown.values())

@@ -1,25 +1,25 @@
-"""The chapters on confounds and on the text space: their marks, their lists, their sentences."""
+"""The chapters on confounds and on the text space: their charts and their sentences."""
 
 import math
-import re
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import polars as pl
 import pytest
-from read_back import tips
+from chart_data import drawn, names, records, valid
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.reasons import reason
-from plumbline.report import Reading, render
+from plumbline.report import Reading
 from plumbline.report.chapters import confounds, text_space
 from plumbline.report.chapters.confounds import confound_findings
-from plumbline.report.figures.confounds import change_figure, curves_figure, draw_curves
-from plumbline.report.figures.geometry import short_name, space_figure, strip_figure
+from plumbline.report.charts.confounds import changes, curves, slopes
+from plumbline.report.charts.text_space import valence_gaps, word_space
 
+READING = Reading()
 DATASET, MODELS = "planted-utkface", ("small-bazaar-6k", "small-control-6k")
 LEVELS = {"pose": (-3.0, 0.0, 3.0), "lighting": (-1.0, 2.0), "smiling": (-2.5, 0.0, 4.0), "age": (0.8, 2.0, 4.4)}
 PROTECTED = ("gender", "race", "age")
@@ -132,86 +132,71 @@ def words():
     return pl.concat(frames)
 
 
-def test_curves_have_a_mark_a_level_and_valence(measured):
-    levels = sum(map(len, LEVELS.values()))
-    less = tips(curves_figure(measured, model=MODELS[0], dataset=DATASET).svg)
-    raw = tips(curves_figure(measured, model=MODELS[0], dataset=DATASET, definition="raw").svg)
-    assert len(less) == 2 * levels and len(raw) == 3 * levels
-    assert "smiling 4, positive words: 0.016 [0.014–0.018], n = 24" in less
-    assert any("no word" in tip and "[no interval]" in tip for tip in raw)
+def points(chart):
+    return {record["of"]: record for record in drawn(chart, "mean")}
 
 
-def test_intervals_are_those_of_the_shape_where_there_are_sets(measured):
+def test_one_chart_is_shown_and_the_others_are_folded(measured, words, inputs, narrow):
+    (part,) = confounds.CHAPTER.parts(measured, inputs)
+    assert [chart.name for chart in part.pictures] == [f"slopes-{DATASET}"]
+    assert [chart.name for chart in part.details] == [
+        f"changes-{DATASET}", f"curves-{MODELS[0]}-{DATASET}", f"curves-{MODELS[1]}-{DATASET}",
+    ]  # fmt: skip
+    assert part.notes == ["Read the intervals with care: interval from only 4 sets."]
+    (text,) = text_space.CHAPTER.parts(measured, replace(inputs, geometry=words.filter(model=MODELS[0])))
+    assert [chart.name for chart in text.pictures + text.details] == ["valence-gaps", f"words-{MODELS[0]}"]
+    assert text.notes == [f"No text space of its own, or not measured: {MODELS[1]}."]
+    assert all(valid(chart) for each in (part, text) for chart in each.pictures + each.details)
+    assert confounds.CHAPTER.parts(narrow, inputs) == text_space.CHAPTER.parts(narrow, inputs) == []
+
+
+def test_slopes_have_a_line_a_confound_and_are_filled_where_there_is_evidence(measured):
+    chart = slopes(measured, READING, MODELS, DATASET)
+    assert names(chart) == [
+        "pose (0 and below)", "pose (0 and above)", "lighting", "smiling (0 and below)", "smiling (0 and above)", "age",
+    ]  # fmt: skip
+    assert names(chart, "panels") == list(MODELS)
+    assert {(dot["panel"], dot["filled"]) for dot in drawn(chart, "filled")} == {(0, 0.004), (0, -0.004)}
+    assert len(drawn(chart, "filled")) == len(drawn(chart, "hollow")) == 2 * 6
+
+
+def test_changes_stand_under_confounds_and_protected_attributes(measured):
+    chart = changes(measured, READING, MODELS, DATASET)
+    assert names(chart) == ["confound", "pose", "lighting", "smiling", "protected", "age", "gender", "race"]
+    assert len(drawn(chart)) == 2 * 2 * 6
+    smiling = next(dot for dot in drawn(chart) if "smiling" in dot["of"])
+    assert (smiling["filled"], smiling["low"], smiling["interval"]) == (0.012, 0.011, "0.011–0.013")
+
+
+def test_curves_have_a_point_a_level_and_valence(measured):
+    shown = points(curves(measured, READING, MODELS, DATASET))
+    assert len(shown) == 2 * sum(map(len, LEVELS.values()))
+    smile = shown["smiling 4, positive words"]
+    assert (smile["level"], smile["mean"], smile["low"]) == (4, 0.016, 0.014)
     within = measured.filter(definition="less_blank").with_columns(
         definition=pl.lit("within_sets"), ci_high=pl.col("value") + 0.1
     )
-    svg = curves_figure(pl.concat([measured, within]), model=MODELS[0], dataset=DATASET).svg
-    plain = curves_figure(measured, model=MODELS[0], dataset=DATASET).svg
-    assert len(tips(svg)) == len(tips(plain))
-    assert any("–0.12]" in tip for tip in tips(svg)) and not any("–0.12]" in tip for tip in tips(plain))
-    assert "shape of the line" in svg and "of the mean itself" in plain
+    of_shape = curves(pl.concat([measured, within]), READING, MODELS, DATASET)
+    assert points(of_shape)["smiling 4, positive words"]["high"] == pytest.approx(0.116)
+    assert "shape of the line" in of_shape.description
 
 
-def test_curves_rise_and_fall_as_the_numbers_do(measured):
-    svg = curves_figure(measured, model=MODELS[0], dataset=DATASET).svg
-    marks = re.findall(r'<use x="([\d.]+)" y="([\d.]+)"[^>]*><title>smiling ([−\d.]+), (\w+) words', svg)
-    place = {(valence, level): (float(x), float(y)) for x, y, level, valence in marks}
-    # Down the page is less; equal steps of the level are equal steps across.
-    assert place["positive", "−2.5"][1] > place["positive", "0"][1] > place["positive", "4"][1]
-    assert place["negative", "−2.5"][1] < place["negative", "0"][1] < place["negative", "4"][1]
-    x = [place["positive", level][0] for level in ("−2.5", "0", "4")]
-    assert (x[1] - x[0]) / (x[2] - x[1]) == pytest.approx(2.5 / 4, rel=0.01)
-
-
-def test_a_very_long_interval_is_cut_off_at_the_panel(measured):
+def test_a_very_long_interval_is_cut_off_rather_than_the_curve_flattened(measured):
     long = measured.with_columns(ci_high=pl.when(metric="perception_by_level").then(5.0).otherwise("ci_high"))
-    svg = curves_figure(long, model=MODELS[0], dataset=DATASET).svg
-    plain = curves_figure(measured, model=MODELS[0], dataset=DATASET).svg
-    heights = [{float(y) for y in re.findall(r'<use x="[\d.]+" y="([\d.]+)"', s)} for s in (svg, plain)]
-    assert max(heights[0]) - min(heights[0]) > 0.3 * (max(heights[1]) - min(heights[1]))
+    layer = curves(long, READING, MODELS, DATASET).spec["spec"]["layer"][0]
+    low, high = layer["encoding"]["y"]["scale"]["domain"]
+    assert -0.1 < low < high < 0.1
 
 
-def test_changes_have_a_mark_an_attribute_and_valence(measured):
-    found = tips(change_figure(measured, model=MODELS[0], dataset=DATASET).svg)
-    assert len(found) == 2 * 6
-    assert "smiling, negative words: 0.012 [0.011–0.013], 60 pairs of faces" in found
-
-
-def test_nothing_to_draw_is_none(measured, words):
-    empty = measured.clear()
-    assert curves_figure(empty, model=MODELS[0], dataset=DATASET) is None
-    assert change_figure(empty, model=MODELS[0], dataset=DATASET) is None
-    assert draw_curves(empty, Reading(), MODELS, DATASET) is None
-    assert space_figure(words.clear(), model=MODELS[0]) is None
-    assert strip_figure(words.clear(), model=MODELS[0]) is None
-    flat = words.with_columns(y=pl.lit(math.nan))
-    assert space_figure(flat, model=MODELS[0]) is None
-
-
-def test_a_cell_has_a_small_picture(measured):
-    picture = draw_curves(measured, Reading(), MODELS[1:], DATASET)
-    assert picture.png.startswith(b"\x89PNG") and len(picture.png) < 30_000
-    assert MODELS[1] in picture.title
-
-
-def test_lines_are_listed_with_the_papers_fit_beside(measured):
-    listing = confounds.slope_listing(measured, MODELS, DATASET)
-    assert len(listing.rows) == 2 * 3 * (3 + 1 + 3 + 1)
-    rows = {row[:4]: row for row in listing.rows}
-    smiling = rows[MODELS[0], "smiling", "0 and below", "positive"]
-    lighting = rows[MODELS[0], "lighting", "all levels", "all"]
-    share = listing.heads.index("R², paper's fit")
-    assert (smiling[share], lighting[share]) == ("0.90", "0.40")
-    assert smiling[4] == "0.0040 [0.0030–0.0050]" and smiling[-1] == "interval from only 4 sets"
-    assert all(len(row) == len(listing.heads) for row in listing.rows)
-
-
-def test_comparisons_are_listed_with_the_papers_test_beside(measured):
-    listing = confounds.comparison_listing(measured, MODELS, DATASET)
-    assert len(listing.rows) == 2 * 2 * 3 * 3
-    rows = {row[:4]: row for row in listing.rows}
-    found = rows[MODELS[0], "positive", "smiling", "age"]
-    assert found[4].startswith("0.0040 [") and found[7] == "2.5"
+def test_gaps_and_words_of_the_text_space(measured, words):
+    chart = valence_gaps(measured, READING, MODELS)
+    assert names(chart) == [MODELS[0]] and names(chart, "panels") == ["agency", "belief", "communion"]
+    assert len(drawn(chart, "filled")) == 4 and len(drawn(chart, "hollow")) == 2
+    shown = {record["word"]: record for record in records(word_space(words, model=MODELS[0]))}
+    assert len(shown) == 12 and shown["word0"]["cx"] == pytest.approx(
+        (shown["word0"]["x"] + shown["word1"]["x"]) / 2, abs=1e-4
+    )
+    assert word_space(words.with_columns(y=pl.lit(math.nan)), model=MODELS[0]) is None
 
 
 def test_findings_tell_evidence_from_its_lack(measured):
@@ -235,26 +220,10 @@ def test_what_is_undefined_is_said(measured):
     broken = measured.with_columns(**nothing, q=None, reason=pl.lit("one level"))
     found = confound_findings(broken, Reading())
     assert {f.tone for f in found} == {"undefined"} and all("one level" in f.sentence for f in found)
-    assert all(row[4] == "undefined" for row in confounds.slope_listing(broken, MODELS, DATASET).rows)
+    assert {record["words"] for record in drawn(slopes(broken, READING, MODELS, DATASET), "at")} == {"undefined"}
 
 
-def test_the_text_space_has_a_mark_a_word_and_a_pair(words):
-    space = space_figure(words, model=MODELS[0]).svg
-    assert len(tips(space)) == 2 * 12
-    assert all(space.count(f">{short_name(trait, 'positive')}<") == 2 for trait in ("agency", "belief", "communion"))
-    strip = tips(strip_figure(words, model=MODELS[0]).svg)
-    # Per trait: one pair in each pole, four across; and the mean of each strip.
-    assert len([tip for tip in strip if "–" in tip]) == 3 * (1 + 1 + 4)
-    cosines = np.array(words.filter(model=MODELS[0])["cosines"].to_list())
-    assert any(tip == f"word0 – word1: {cosines[0, 1]:.2f}" for tip in strip)
-
-
-def test_without_a_third_axis_one_view_is_drawn(words):
-    flat = space_figure(words.with_columns(z=pl.lit(math.nan)), model=MODELS[0]).svg
-    assert len(tips(flat)) == 12 and "third axis" not in flat
-
-
-def test_text_space_findings_count_the_poles(measured):
+def test_text_space_findings_count_the_poles():
     some, all_, none = (
         text_space.text_space_findings(metric_frame(gap_rows("m", apart)), Reading())[0] for apart in (4, 6, 0)
     )
@@ -262,29 +231,6 @@ def test_text_space_findings_count_the_poles(measured):
     assert "no evidence of it for positive communion, negative communion" in some.sentence
     assert all_.tone == "difference" and "every trait apart" in all_.sentence
     assert none.tone == "none" and none.sentence.startswith("m: no evidence")
-    listing = text_space.gap_listing(measured, MODELS)
-    assert len(listing.rows) == 6 and all(len(row) == len(listing.heads) for row in listing.rows)
-
-
-def test_the_page_has_the_chapters_only_where_there_is_something(narrow, inputs, measured, words, page, sketched):
-    bare, page = page, render(pl.concat([narrow, measured]), replace(inputs, geometry=words))
-    for anchor, title in (
-        ("confounds", "Confounds: pose, lighting, smiling, age"),
-        ("text-space", "Positive and negative words in the text space"),
-    ):
-        assert f'<h2 id="{anchor}">{title}</h2>' in page
-    chapter = page.split('<h2 id="confounds">')[1].split("</section>")[0]
-    assert "Read the intervals with care: interval from only 4 sets." in chapter
-    assert f"Shown first: {MODELS[0]}. The other models are folded below." in chapter
-    assert chapter.count("<figure>") == 2 * 3
-    assert "table B.1) are not set beside these" in chapter
-    assert 'id="confounds"' not in bare and 'id="text-space"' not in bare
-
-
-def test_models_without_a_text_space_are_named(narrow, inputs, words, sketched):
-    only = words.filter(model=MODELS[0])
-    page = render(narrow, replace(inputs, geometry=only))
-    assert f"No text space of its own, or not measured: {MODELS[1]}." in page
 
 
 def test_a_geometry_frame_without_columns_is_refused(inputs):

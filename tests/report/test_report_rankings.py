@@ -1,27 +1,17 @@
-"""The chapter on rankings: its marks, its lists, its sentences."""
+"""The chapter on rankings: its charts and its sentences."""
 
 import math
-import re
 from dataclasses import replace
 
 import polars as pl
 import pytest
+from chart_data import drawn, records, valid
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.reasons import reason
-from plumbline.report import Reading, render
-from plumbline.report.chapters import CHAPTERS
-from plumbline.report.chapters.rankings import CHAPTER, group_listing, ranking_findings, spread_listing, word_listing
-from plumbline.report.figures.associations import SCALES
-from plumbline.report.figures.rankings import (
-    EQUAL,
-    RANKED,
-    most_skewed_first,
-    skew_at_k_figure,
-    small_ranking_figure,
-    small_spread_figure,
-    spread_figure,
-)
+from plumbline.report import Reading
+from plumbline.report.chapters.rankings import CHAPTER, ranking_findings
+from plumbline.report.charts.perception import EQUAL, RANKED, SCALES, ranking_spread, skew_at_k
 
 DATASET, MODELS = "fairface", ("small-bazaar-6k", "small-control-6k")
 GROUPS = (("gender", "man"), ("gender", "woman"), ("race", "Black"), ("race", "Indian"), ("race", "White"))
@@ -65,102 +55,44 @@ def rankings():
     return metric_frame([*rows_of(MODELS[1], lean=0.1, q=0.7), *rows_of(MODELS[0])])
 
 
-def tips(picture):
-    return [t.replace("\u00a0", " ") for t in re.findall(r"<title>([^<]*)</title>", picture.svg)]
+def cells(chart):
+    return {record["of"]: record for record in records(chart) if "of" in record}
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(rankings, inputs, narrow, page, sketched):
-    assert CHAPTER in CHAPTERS
-    made = render(pl.concat([narrow, rankings]), inputs)
-    assert 'id="rankings"' in made and "Whole rankings, by scale, fairface" in made
-    assert 'id="rankings"' not in page
-    assert CHAPTER.parts(narrow, inputs) == []
-
-
-def test_dots_tell_scale_group_interval_and_evidence(rankings):
-    picture = skew_at_k_figure(rankings, READING, model=MODELS[0], dataset=DATASET)
-    shown = tips(picture)
-    assert len(shown) == len(GROUPS) * len(SCALES)
-    assert [tip for tip in shown if "Black, communion, negative words: 0.69" in tip] == [
-        f"{MODELS[0]}, race, Black, communion, negative words: 0.69 [0.59–0.79], p = 0.005, q = 0.010, n = 900"
-    ]
-    other = skew_at_k_figure(rankings, READING, model=MODELS[1], dataset=DATASET)
-    # One in the legend, and the one for which there is evidence.
-    assert [drawn.svg.count("fill: #0072b2") for drawn in (picture, other)] == [2, 1]
-    assert "the 1,000 best" in picture.description and len(picture.png) < 30_000
-
-
-def test_an_absent_group_is_an_arrow_at_the_edge(rankings):
-    absent = (pl.col("group") == "Indian") & (pl.col("event") == "warmth")
-    gone = rankings.with_columns(
-        value=pl.when(absent).then(-math.inf).otherwise("value"),
-        ci_low=pl.when(absent).then(math.nan).otherwise("ci_low"),
-        ci_high=pl.when(absent).then(math.nan).otherwise("ci_high"),
-    )
-    before, after = (skew_at_k_figure(frame, READING, model=MODELS[0], dataset=DATASET) for frame in (rankings, gone))
-    assert len(tips(after)) == len(tips(before)) - 1, "no dot where the value is not finite"
-    arrows = [
-        [line for axes in drawn.figure.axes for line in axes.lines if line.get_marker() == "<"]
-        for drawn in (before, after)
-    ]
-    assert [len(found) for found in arrows] == [0, 1]
-    listed = group_listing(gone, READING, MODELS, DATASET, EQUAL).rows[1]
-    assert listed[2] == "Indian" and listed[3] == "−∞"
-
-
-@pytest.mark.parametrize("metric", ["max_skew_at_k", "ndkl"])
-@pytest.mark.parametrize("definition", [EQUAL, RANKED])
-def test_spreads_show_what_chance_gives(rankings, metric, definition):
-    picture = spread_figure(rankings, READING, MODELS, DATASET, metric, definition)
-    assert len(tips(picture)) == 2 * len(MODELS) * len(SCALES)
-    assert "what random rankings give" in picture.svg
-    without = rankings.filter(statistic="estimate")
-    bare = spread_figure(without, READING, MODELS, DATASET, metric, definition)
-    # A stroke and a pale bar for every model, attribute and scale.
-    assert picture.svg.count("#d9dce1") - bare.svg.count("#d9dce1") >= 2 * len(MODELS) * len(SCALES)
-    assert len(picture.png) < 30_000
-
-
-def test_the_model_with_the_largest_skew_comes_first(rankings, inputs):
-    swapped = tuple(reversed(MODELS))
-    assert most_skewed_first(rankings, swapped, DATASET) == list(MODELS)
-    small = small_ranking_figure(rankings, READING, swapped, DATASET)
-    assert small.name == f"rankings-ranked-{MODELS[0]}-{DATASET}"
+def test_the_chapter_shows_one_chart_and_folds_the_others(rankings, inputs, narrow):
     (part,) = CHAPTER.parts(rankings, inputs)
-    assert [p.name for p in part.pictures] == [
-        small.name, f"max-skew-at-k-ranked-{DATASET}", f"ndkl-ranked-{DATASET}",
-    ]  # fmt: skip
-    names = [p.name for p in (*part.pictures, *part.details)]
-    assert len(names) == len(set(names)) == 7
-    assert len(part.listings) == 5 and len(part.notes) == 1
+    assert [chart.name for chart in part.pictures] == ["rankings-ranked-fairface"]
+    assert len(part.details) == 3 and not part.notes
+    assert all(valid(chart) for chart in part.pictures + part.details)
+    (short,) = CHAPTER.parts(metric_frame(rows_of(MODELS[0], k=350)), inputs)
+    assert short.notes == ["With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here 350."]
+    assert CHAPTER.parts(narrow, inputs) == []
+    for chart in (skew_at_k, ranking_spread):
+        assert chart(narrow, READING, MODELS, DATASET) is None
 
 
-def test_a_shorter_top_is_said(inputs):
-    (part,) = CHAPTER.parts(metric_frame(rows_of(MODELS[0], k=350)), inputs)
-    assert part.notes == ["With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here 350."]
+def test_cells_tell_scale_group_interval_and_evidence(rankings):
+    shown = cells(skew_at_k(rankings, READING, MODELS, DATASET))
+    assert len(shown) == 2 * len(GROUPS) * len(SCALES)
+    told = shown[f"{MODELS[0]}, race, Black, communion, negative words"]
+    assert (told["text"], told["interval"], told["q"]) == ("0.69", "0.59–0.79", "0.010")
+    assert [of for of, cell in shown.items() if cell.get("framed")] == [told["of"]]
 
 
-def test_nothing_to_draw(table):
-    assert skew_at_k_figure(table, READING, model=MODELS[0], dataset=DATASET) is None
-    for figure in (small_ranking_figure, small_spread_figure):
-        assert figure(table, READING, MODELS, DATASET) is None
+def test_an_absent_group_is_as_dark_as_the_largest_skew(rankings):
+    absent = (pl.col("group") == "Indian") & (pl.col("event") == "warmth")
+    gone = rankings.with_columns(value=pl.when(absent).then(-math.inf).otherwise("value"))
+    shown = cells(skew_at_k(gone, READING, MODELS, DATASET))[f"{MODELS[0]}, race, Indian, warmth"]
+    assert shown["text"] == "−∞" and shown["dark"] and shown["shade"] == pytest.approx(LEAN, abs=1e-4)
 
 
-def test_listings_hold_every_group_scale_and_word(rankings):
-    groups = group_listing(rankings, READING, MODELS, DATASET, RANKED)
-    assert len(groups.rows) == 2 * len(GROUPS)
-    black = dict(zip(groups.heads, groups.rows[0]))
-    assert black["Group"] == "Black" and black["communion, negative words"] == "0.69* [0.59–0.79]"
-    assert black["warmth"] == "−0.020 [−0.120 to 0.080]" and black["k"] == "1,000"
-    spread = spread_listing(rankings, READING, MODELS, DATASET, RANKED)
-    assert len(spread.rows) == 2 * 2 * len(SCALES)
-    assert spread.rows[0][3:11] == (
-        "0.69 [0.3–1.0]", "0.040", "0.005", "0.010", "0.020 [0.010–0.030]", "0.011", "0.005", "0.010",
-    )  # fmt: skip
-    words = word_listing(rankings, READING, MODELS, DATASET, shown=2)
-    assert words.rows[0][3:] == ("liberal 0.20*; poor 0.10", "meek −∞; warm 0")
-    for listing in (groups, spread, words):
-        assert all(len(row) == len(listing.heads) for row in listing.rows)
+@pytest.mark.parametrize("metric", ["ndkl", "max_skew_at_k"])
+def test_random_rankings_stand_behind_each_dot(rankings, metric):
+    dots = drawn(ranking_spread(rankings, READING, MODELS, DATASET, metric=metric))
+    assert len(dots) == 2 * 2 * len(SCALES)
+    low = {"ndkl": 0.011, "max_skew_at_k": 0.04}[metric]
+    assert {(dot["second"], dot["from"], dot["to"]) for dot in dots} == {(low, low / 2, 2 * low)}
+    assert len([dot for dot in dots if "filled" in dot]) == len(dots) / 2
 
 
 def only(frame, attribute):

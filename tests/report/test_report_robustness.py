@@ -1,12 +1,11 @@
 """Chapters on robustness, captions and equal opportunity: what is drawn and told is what the rows hold."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
-from read_back import tips
+from chart_data import drawn, names, records, valid
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID
 
@@ -15,12 +14,12 @@ from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import reason
-from plumbline.report import Reading, findings, render, thumbnails
+from plumbline.report import Reading, findings
 from plumbline.report.chapters import captions, equal_opportunity, robustness
-from plumbline.report.figures.outcomes import harm_figure, heat_figure, opportunity_figure, skew_figure
-from plumbline.report.figures.robustness import bias_size_figure, control_figure, is_control, template_figure
-from plumbline.report.numbers import percent, percent_interval
+from plumbline.report.charts.robustness import control_similarity, harm_by_bias_size, is_control, wordings
+from plumbline.report.rows import where
 
+READING = Reading()
 MODELS = ("small-bazaar-6k", "large-bazaar-6k", "small-archive-6k")
 QUICK = MetricSettings(resamples=100, permutations=100, min_group=30)
 SCENES = ("office", "gym", "kitchen")
@@ -74,138 +73,59 @@ def inputs():
     return replace(found, datasets=tuple(own), encoders=encoders)
 
 
-def one(frame, **key):
-    found = frame.filter(*[pl.col(name).eq_missing(wanted) for name, wanted in key.items()])
-    assert found.height == 1, (key, found.height)
-    return found.row(0, named=True)
+CHAPTERS = [chapter.CHAPTER for chapter in (robustness, captions, equal_opportunity)]
 
 
-# --- figures
-
-
-def test_a_dot_a_model_task_and_wording_at_its_place(table):
-    svg = template_figure(table, Reading(), MODELS, "pata").svg
-    assert len(tips(svg)) == len(MODELS) * 4 * 3
-    marks = re.findall(r'<use[^>]*x="([\d.]+)"[^>]*><title>(small-bazaar-6k), communion, “(.*?) …”: (\S+) ', svg)
-    places = sorted((float(text.replace("−", "-")), float(x)) for x, _, _, text in marks)
-    assert len(places) == 3 and places == sorted(places, key=lambda pair: pair[1])
-
-
-def test_a_control_is_known_by_having_no_groups_and_has_its_bound_drawn(table):
-    assert is_control(table, "neutral") and not is_control(table, "pata") and not is_control(table, "faces")
-    assert "±0.05" in template_figure(table, Reading(), MODELS, "neutral").description
-    assert "±0.05" not in template_figure(table, Reading(), MODELS, "pata").description
-    svg = control_figure(table, Reading(), MODELS, "neutral").svg
-    assert len(tips(svg)) == len(MODELS) and "n = 19" in svg
-
-
-@pytest.mark.parametrize("definition", ["cosine", "scaled"])
-def test_harm_by_bias_size_has_a_dot_a_filled_bin_hollow_where_it_holds_few_images(table, definition):
-    rows = table.filter(metric="harm_by_bias_size", definition=definition, dataset="pata")
-    svg = bias_size_figure(table, Reading(), MODELS, "pata", definition=definition).svg
-    assert len(tips(svg)) == rows["value"].is_finite().sum() > 0
-    hollow = re.findall(r"<use[^>]*fill: #ffffff[^>]*><title>([^<]*)</title>", svg)
-    few = rows.filter(pl.col("value").is_finite(), pl.col("n") < 30)
-    assert len(hollow) == few.height
-    assert {int(n) for tip in hollow for n in re.findall(r"n\xa0=\xa0(\d+)", tip)} == set(few["n"])
-
-
-def test_the_heat_map_holds_every_share_in_percent_and_brackets_small_groups(table):
-    picture = heat_figure(table, Reading(), model=MODELS[0], dataset="pata", attribute="race")
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg)
-    for scene in SCENES:
-        for group in ("black", "indian"):
-            row = one(table, metric="outcome_proportion", model=MODELS[0], attribute="race", group=group, probe=scene)
-            shown = f"{100 * row['value']:.0f}"
-            assert (shown if row["n"] >= 30 else f"({shown})") in texts
-    assert any(text.startswith("(") for text in texts)
-    order = [text for text in texts if text in SCENES]
-    shares = [
-        one(table, metric="outcome_proportion", model=MODELS[0], attribute="scene", group=scene,
-            event="negative_race_caption")["value"]
-        for scene in order
-    ]  # fmt: skip
-    assert shares == sorted(shares, reverse=True) and len(order) == 3
-
-
-def test_captions_stay_out_of_the_figures_of_the_main_audit(table):
-    assert skew_figure(table, Reading(), MODELS, "pata") is None
-    assert harm_figure(table, MODELS, "pata") is None
-
-
-def test_a_dot_a_class_and_group(table):
-    assert len(tips(opportunity_figure(table, Reading(), MODELS, "faces").svg)) == len(MODELS) * 7 * 2
-
-
-def test_nothing_to_draw_is_none():
-    none = metric_frame([])
-    for draw in (template_figure, bias_size_figure, control_figure, opportunity_figure):
-        assert draw(none, Reading(), MODELS, "pata") is None
-    assert heat_figure(none, Reading(), model="m", dataset="pata", attribute="race") is None
-    assert captions.CHAPTER.pictures["captions"](none, Reading(), (), "pata") is None
-
-
-def test_undefined_values_leave_gaps_and_no_error(table):
-    blank = table.with_columns(value=pl.lit(float("nan")), ci_low=pl.lit(float("nan")), ci_high=pl.lit(float("nan")))
-    for picture in (
-        template_figure(blank, Reading(), MODELS, "pata"),
-        bias_size_figure(blank, Reading(), MODELS, "pata"),
-        control_figure(blank, Reading(), MODELS, "neutral"),
-        opportunity_figure(blank, Reading(), MODELS, "faces"),
-        heat_figure(blank, Reading(), model=MODELS[0], dataset="pata", attribute="race"),
-    ):
-        assert tips(picture.svg) == []
-    assert robustness.CHAPTER.findings(blank, Reading()) == []
-
-
-def test_small_pictures_fit(table):
-    pata = thumbnails(table, dataset="pata", model=MODELS[0], names=["templates", "bias_size", "captions"])
-    assert list(pata) == ["templates", "bias_size", "captions"]
-    assert list(thumbnails(table, dataset="neutral", names=["control", "captions"])) == ["control"]
-    assert all(len(png) <= 30_000 for png in pata.values())
-
-
-# --- the page
-
-
-def test_the_page_has_the_chapters_with_their_numbers(table, inputs, sketched):
-    page = render(table, inputs)
-    for chapter in (robustness, captions, equal_opportunity):
-        assert f'id="{chapter.CHAPTER.anchor}"' in page
-    for model in MODELS:
-        row = one(table, metric="parity_difference", model=model, event="negative_race_caption",
-                  definition="max_minus_min")  # fmt: skip
-        assert f"{percent(row['value'])} [{percent_interval(row['ci_low'], row['ci_high'])}]" in page
-    assert page.count("Captions by scene") == 1 and "Order of the models" in page
+def test_every_part_shows_one_chart(table, inputs):
+    parts = [part for chapter in CHAPTERS for part in chapter.parts(table, inputs)]
+    assert [part.title for part in parts] == ["pata", "neutral", "pata", "faces"]
+    assert [len(part.pictures) for part in parts] == [1, 1, 1, 1]
+    charts = [chart for part in parts for chart in part.pictures + part.details]
+    assert all(valid(chart) for chart in charts) and len({chart.name for chart in charts}) == len(charts)
 
 
 def test_chapters_without_rows_are_left_out(inputs):
-    for chapter in (robustness, captions, equal_opportunity):
-        assert chapter.CHAPTER.parts(metric_frame([]), inputs) == []
-        assert chapter.CHAPTER.findings(metric_frame([]), Reading()) == []
+    for chapter in CHAPTERS:
+        assert chapter.parts(metric_frame([]), inputs) == []
+        assert chapter.findings(metric_frame([]), READING) == []
+        for draw in chapter.pictures.values():
+            assert draw(metric_frame([]), READING, MODELS, "pata") is None
 
 
-def test_listings_hold_every_model_and_task(table, inputs):
-    part = {p.title: dict(p.listings) for p in robustness.CHAPTER.parts(table, inputs)}
-    bias = part["pata"]["Directional bias and its shift between wordings"]
-    assert len(bias.rows) == len(MODELS) * 4 and all(len(row) == len(bias.heads) for row in bias.rows)
-    gaps = part["pata"]["Gap of the directional bias between groups under each wording"]
-    assert len(gaps.rows) == len(MODELS) * 4 * 3 and all(len(row) == len(gaps.heads) for row in gaps.rows)
-    groups = part["pata"]["Directional bias by group"]
-    assert len(groups.rows) == len(MODELS) * 8 and all(len(row) == len(groups.heads) for row in groups.rows)
-    assert part["neutral"]["Directional bias by group"].rows == []
-    listing = part["pata"]["Harm by size of the bias, in numbers"]
-    assert len(listing.rows) == len(MODELS) * 3 and all(len(r) == len(listing.heads) for r in listing.rows)
-    order = part["pata"]["Order of the models between wordings"]
-    assert len(order.rows) == 4 * 3 and {row[4] for row in order.rows} == {"3"}
-    (own,) = captions.CHAPTER.parts(table, inputs)
-    scenes = dict(own.listings)["Differences within each scene, of every model"]
-    assert (
-        len(scenes.rows) == len(MODELS) * (3 + 3 + 2) and "black " in scenes.rows[0][6] + scenes.rows[-1][6] + "black "
-    )
-    (faces,) = equal_opportunity.CHAPTER.parts(table, inputs)
-    gaps = dict(faces.listings)["Gaps in numbers"]
-    assert len(gaps.rows) == len(MODELS) and all(len(row) == len(gaps.heads) for row in gaps.rows)
+def test_a_dot_a_model_task_and_wording(table):
+    chart = wordings(table, READING, MODELS, "pata")
+    assert len(drawn(chart)) == len(MODELS) * 4 * 3 and names(chart) == list(MODELS)
+    row = where(table, metric="directional_bias", event="communion", probe="portrait", group=None, model=MODELS[0],
+                dataset="pata", statistic="estimate").row(0, named=True)  # fmt: skip
+    own = [dot for dot in drawn(chart) if dot["panel"] == 2 and dot["series"] == "“portrait of …”"]
+    assert own[0]["filled"] == pytest.approx(row["value"], rel=1e-4)
+
+
+def test_a_control_is_known_by_having_no_groups_and_has_its_bound_drawn(table):
+    assert [is_control(table, name) for name in ("neutral", "pata", "faces")] == [True, False, False]
+    assert "±0.05" in wordings(table, READING, MODELS, "neutral").description
+    assert "±0.05" not in wordings(table, READING, MODELS, "pata").description
+    alike = drawn(control_similarity(table, READING, MODELS, "neutral"))
+    assert len(alike) == len(MODELS) and {dot["n"] for dot in alike} == {"19"}
+    assert all(dot["from"] < dot["filled"] < dot["to"] for dot in alike)
+
+
+@pytest.mark.parametrize("definition", ["cosine", "scaled"])
+def test_a_cell_a_filled_bin_in_brackets_where_it_holds_few_images(table, definition):
+    rows = table.filter(pl.col("value").is_finite(), metric="harm_by_bias_size", definition=definition, dataset="pata")
+    cells = [
+        r for r in records(harm_by_bias_size(table, READING, MODELS, "pata", definition=definition)) if "text" in r
+    ]
+    assert len(cells) == rows.height > 0
+    assert sum(cell["text"].startswith("(") for cell in cells) == rows.filter(pl.col("n") < 30).height
+    assert sorted(cell["shade"] for cell in cells) == pytest.approx(sorted(rows["value"]), abs=1e-5)
+
+
+def test_undefined_values_leave_gaps_and_no_error(table, inputs):
+    blank = table.with_columns(value=pl.lit(float("nan")), ci_low=pl.lit(float("nan")), ci_high=pl.lit(float("nan")))
+    for chapter in CHAPTERS:
+        assert all(not drawn(c) for part in chapter.parts(blank, inputs) for c in part.pictures + part.details)
+    assert robustness.CHAPTER.findings(blank, READING) == []
 
 
 # --- findings
@@ -228,7 +148,7 @@ def shift(event, value, **columns):
 
 
 def told(rows, topic):
-    found = [f for f in findings(metric_frame(rows), Reading()) if f.topic[0] == topic]
+    found = [f for f in findings(metric_frame(rows), READING) if f.topic[0] == topic]
     assert len(found) == 1, found
     return found[0]
 

@@ -337,12 +337,12 @@ def agreement(rows: pl.DataFrame, models: Sequence[str], *, name: str, title: st
     """
     who, measures = [], []
     for row in rows.to_dicts():
-        pair = row["metric"] == "scorer_agreement"
-        words = f"{row['scorer']} and {row['reference_group']}" if pair else _WHO.get(row["definition"], "")
-        of = scored_title(row["event"]) if pair else row["group"] and f"texts about {row['group']} people"
-        scorer = None if pair else row["scorer"]
-        who.append(", ".join(str(part) for part in (words, scorer, of) if part))
-        measures.append(_MEASURES[row["definition"] if pair else row["metric"]])
+        if row["metric"] == "scorer_agreement":
+            who.append(f"{scored_title(row['event'])}: {row['scorer']} and {row['reference_group']}")
+        else:
+            of = f"texts about {row['group']} people" if row["group"] else None
+            who.append(", ".join(filter(None, [_WHO.get(row["definition"], ""), row["scorer"], of])))
+        measures.append(_MEASURES[row["metric"] if row["metric"] in _MEASURES else row["definition"]])
     return estimates(
         name,
         title,
