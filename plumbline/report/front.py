@@ -120,9 +120,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     reading : Reading
         How estimates are read.
     """
-    kinds: dict[str, Kind] = dict.fromkeys(inputs.models, "encoder")
-    kinds |= {one.id: "generator" for one in inputs.lvlms}
-    card = scorecard(table, reading, kinds)
+    card = scorecard(table, reading)
     picked, as_told = as_picked(table, reading)
     words = word_findings(inputs.language.get("word_associations"), reading)
     transferred = transfer_findings(inputs.transfer, reading)
