@@ -146,7 +146,7 @@ def test_one_chart_is_shown_and_the_others_are_folded(measured, words, inputs, n
     (text,) = text_space.CHAPTER.parts(measured, replace(inputs, geometry=words.filter(model=MODELS[0])))
     assert [chart.name for chart in text.pictures + text.details] == ["valence-gaps", f"words-{MODELS[0]}"]
     assert text.notes == [f"No text space of its own, or not measured: {MODELS[1]}."]
-    assert all(valid(chart) for each in (part, text) for chart in each.pictures + each.details)
+    assert valid(part.details[1]) and valid(text.details[0])
     assert confounds.CHAPTER.parts(narrow, inputs) == text_space.CHAPTER.parts(narrow, inputs) == []
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from chart_data import drawn, records, valid
+from chart_data import drawn, records
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.reasons import reason
@@ -63,7 +63,6 @@ def test_the_chapter_shows_one_chart_and_folds_the_others(rankings, inputs, narr
     (part,) = CHAPTER.parts(rankings, inputs)
     assert [chart.name for chart in part.pictures] == ["rankings-ranked-fairface"]
     assert len(part.details) == 3 and not part.notes
-    assert all(valid(chart) for chart in part.pictures + part.details)
     (short,) = CHAPTER.parts(metric_frame(rows_of(MODELS[0], k=350)), inputs)
     assert short.notes == ["With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here 350."]
     assert CHAPTER.parts(narrow, inputs) == []

@@ -5,8 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.charts.chart import Chart
-from plumbline.report.charts.outcomes import CAPTION_ATTRIBUTES, CAPTION_SUITE, caption_event, captions_by_scene, shares
+from plumbline.report.charts.outcomes import (
+    CAPTION_ATTRIBUTES,
+    CAPTION_SUITE,
+    caption_event,
+    caption_shares,
+    captions_by_scene,
+)
 from plumbline.report.disparity import Disparity, fallback_finding
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.finding import Finding
@@ -35,17 +40,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 
 def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
-    by_group = [
-        shares(
-            over_scenes(own, attribute),
-            None,
-            inputs.models,
-            dataset=dataset,
-            suite=CAPTION_SUITE,
-            event=caption_event(attribute),
-        )
-        for attribute in CAPTION_ATTRIBUTES
-    ]
+    by_group = caption_shares(own, inputs.audit, inputs.models, dataset)
     by_scene = [
         captions_by_scene(own, inputs.audit, model=model, dataset=dataset, attribute=attribute)
         for attribute in CAPTION_ATTRIBUTES
@@ -53,7 +48,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     ]
     several = own["model"].n_unique() > 1
     notes = ["Scenes are drawn for the model whose groups differ most; the table of all numbers has every model's."]
-    return Part.of(dataset, [*by_group, *by_scene], notes=notes if several else ())
+    return Part.of(dataset, [by_group, *by_scene], notes=notes if several else ())
 
 
 def _most_uneven_first(own: pl.DataFrame, models: tuple[str, ...], attribute: str) -> list[str]:
@@ -103,11 +98,6 @@ def _extremes(row: Row, table: pl.DataFrame) -> str:
     return f" {sentence_start(ends[0])}, {ends[1]}."
 
 
-def _thumbnail(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
-    """Draw the first model's race captions by scene."""
-    return captions_by_scene(table, reading, model=models[0], dataset=dataset, attribute="race") if models else None
-
-
 CHAPTER = Chapter(
     anchor="captions",
     title="PATA's own captions",
@@ -115,7 +105,7 @@ CHAPTER = Chapter(
     "image is asked those of its scene; the share below is of images whose best caption is a negative one.",
     parts=_parts,
     findings=caption_findings,
-    pictures={"captions": _thumbnail},
+    pictures={"captions": caption_shares},
     method=(
         (
             "Captions by scene",

@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline import reasons
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.canvas import label
+from plumbline.report.charts.chart import label
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language_words import attributes_in, left_out, models_in, of_subset, plain
 from plumbline.report.listings import LONGEST_LISTING, Listing

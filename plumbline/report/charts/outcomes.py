@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -9,6 +10,7 @@ import polars as pl
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.charts.chart import PALETTE, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
+from plumbline.report.charts.estimates import estimates
 from plumbline.report.charts.heat import Cell, heat
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, or_nan, where
@@ -174,6 +176,28 @@ EVERYONE = "everyone"
 def caption_event(attribute: str) -> str:
     """Return the event of an attribute's negative captions."""
     return f"negative_{attribute}_caption"
+
+
+def caption_shares(table: pl.DataFrame, reading: Reading, models: Sequence[str], dataset: str) -> Chart | None:
+    """Draw the share of each group (rows) that is given a negative caption, over all scenes, by model (panels).
+
+    Rows: `outcome_proportion` of the caption suite, of each attribute's own captions.
+    """
+    rows = where(table, metric="outcome_proportion", dataset=dataset, suite=CAPTION_SUITE, probe=None)
+    own = pl.col("event") == pl.format("negative_{}_caption", "attribute")
+    return estimates(
+        f"caption-shares-{dataset}",
+        f"Who is given a negative caption, {dataset}",
+        "Each dot is the share of a group's images whose best caption, of those of its scene, is a negative one, with "
+        "its Wilson interval. Each attribute has captions of its own.",
+        where(rows, condition="before").filter(own),
+        row="group",
+        heading="attribute",
+        panel="model",
+        order={"attribute": CAPTION_ATTRIBUTES, "model": models},
+        unit="share",
+        axis="share of the group's images given a negative caption",
+    )
 
 
 def captions_by_scene(
