@@ -1,1 +1,0 @@
-"""Figures as inline SVG and small PNG, drawn from the metric table."""
