@@ -96,7 +96,8 @@
     return drawing;
   }
   const places = [...document.querySelectorAll("[data-chart]")];
-  if (places.length) {
+  if (!places.length) document.documentElement.dataset.drawn = "all";
+  else {
     const seen = new IntersectionObserver((entries) => {
       const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
       near.forEach((place) => seen.unobserve(place));
