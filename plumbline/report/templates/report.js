@@ -76,6 +76,7 @@
         config: { ...config, background: null, aria: false },
       });
       const drawing = place.querySelector("svg"), width = Number(drawing.getAttribute("width"));
+      drawing.setAttribute("aria-hidden", "true"); // its place has the title, and the numbers are in the table
       drawing.style.maxWidth = width + "px";
       drawing.style.minWidth = Math.min(width, 560) + "px";
       place.dataset.drawn = "yes";
