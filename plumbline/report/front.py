@@ -11,13 +11,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from plumbline.catalog.schema import row_ids
 from plumbline.metrics.associations import OTHERS
 from plumbline.metrics.paired.mitigations import IMPROVED
+from plumbline.report.charts.chart import Chart
+from plumbline.report.charts.finding import groups_of
 from plumbline.report.data import data_findings, even_models
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
 from plumbline.report.findings import as_picked, findings
@@ -42,9 +44,6 @@ from plumbline.report.scorecard import (
 )
 from plumbline.report.transfer import Tried, change, change_interval, row_words, tried
 from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed
-
-if TYPE_CHECKING:
-    from plumbline.report.charts.chart import Chart
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4
@@ -132,7 +131,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     return Front(
         verdict=verdict(card, reading),
         scorecard=card,
-        findings=tuple(Told(shorter.of(finding)) for finding in leading),
+        findings=tuple(Told(shorter.of(finding), shorter.chart(finding)) for finding in leading),
         advice=advice(card, inputs),
         audited=audited(inputs, as_told),
         limits=limits(inputs),
@@ -473,6 +472,13 @@ class _Shorter:
             company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
         said = f"{none}{predicate(cell)}{whom}{sureness(cell, self.reading)}"
         return replace(finding, sentence=f"{row['model']} on {row['dataset']}: {said}.{company}")
+
+    def chart(self, finding: Finding) -> Chart | None:
+        """Return the groups that a finding compares as a chart; None where its row compares none."""
+        row = self.rows.get(finding.row or "")
+        if row is None:
+            return None
+        return groups_of(finding.short, row, _OF_METRIC[row["metric"]], self.table, self.reading)
 
 
 def _in_short(finding: Finding) -> str:

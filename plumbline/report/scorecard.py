@@ -378,13 +378,20 @@ def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
         return Ends(*names) if row["value"] < 0 else Ends(*names[::-1])
     if question.groups is None:
         return None
+    rows = group_rows(row, question, table)
+    means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
+    ordered = means.sort(["value", "group"], descending=[question.groups.worst == "most", False])["group"].to_list()
+    return Ends(ordered[0], ordered[-1]) if len(ordered) > 1 else None
+
+
+def group_rows(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the groups that a row compares, several a group where it is a mean over probes or classes."""
     groups = question.groups
+    if groups is None:
+        return table.clear()
     shared = ("model", "dataset", "attribute", "suite", "prompt", *groups.shared)
     conditions = {name: row[name] for name in shared} | dict(groups.fixed)
-    rows = where(table, metric=groups.metric, definition=groups.definition, **conditions)
-    means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
-    ordered = means.sort(["value", "group"], descending=[groups.worst == "most", False])["group"].to_list()
-    return Ends(ordered[0], ordered[-1]) if len(ordered) > 1 else None
+    return where(table, metric=groups.metric, definition=groups.definition, **conditions)
 
 
 def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind]) -> dict[str, tuple[Any, ...]]:
