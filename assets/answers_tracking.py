@@ -52,9 +52,10 @@ def tracked_answers(
         for name in (NO_INSTRUCTION, *(name for name in instructions if name != NO_INSTRUCTION))
     }
     sent = deliver(context, workspace, tracking, cells, first=NO_INSTRUCTION)
-    committed = lake.write_table("tracked_answers", _provenance(context, stored, sent.run), partition=stored.model)
+    provenance = _provenance(context, stored, sent.run)
+    committed = lake.write_table("tracked_answers", provenance, partition=stored.model)
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(committed, lake=lake, **sent.state)._replace(data_version=version)
+    return materialised(committed, lake=lake, frame=provenance, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: str | None) -> pl.DataFrame:

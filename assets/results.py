@@ -1,11 +1,13 @@
 """From something committed to the lake to what the UI shows of it."""
 
 import re
+from functools import cache
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
+from plumbline.catalog.files import data_yaml
 from plumbline.storage import Committed, Lake
 
 OWNERS = ["team:plumbline"]
@@ -26,10 +28,26 @@ def materialised(
     }
     if frame is not None:
         shown["dagster/column_schema"] = dg.TableSchema(
-            [dg.TableColumn(name, str(kind)) for name, kind in frame.schema.items()]
+            [
+                dg.TableColumn(name, str(kind), description=column_description(asset or committed.name, name))
+                for name, kind in frame.schema.items()
+            ]
         )
         shown["preview"] = dg.MetadataValue.md(markdown_table(frame.head(8)))
     return dg.MaterializeResult(asset_key=asset, metadata=shown, data_version=dg.DataVersion(committed.sha256))
+
+
+def column_description(table: str, column: str) -> str | None:
+    """Return what a column of a stored table holds; None of a table of a user's own."""
+    known = _columns()
+    described: str | None = known["tables"].get(table, {}).get(column, known["columns"].get(column))
+    return described
+
+
+@cache
+def _columns() -> dict[str, dict[str, Any]]:
+    columns: dict[str, dict[str, Any]] = data_yaml("columns.yaml")
+    return columns
 
 
 def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:

@@ -41,10 +41,11 @@ def tracked_run(
     require_up_to_date(workspace, stored.partition, CELL_TABLES)
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])
     sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
-    committed = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
+    provenance = _provenance(context, stored, sent.run)
+    committed = lake.write_table("tracked_run", provenance, partition=stored.partition)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(committed, lake=lake, **sent.state)._replace(data_version=version)
+    return materialised(committed, lake=lake, frame=provenance, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:
