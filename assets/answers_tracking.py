@@ -13,7 +13,7 @@ from assets.language import LANGUAGE_TABLES
 from assets.model_addresses import lvlm_address
 from assets.partitions import LVLMS
 from assets.recorded import asset
-from assets.results import OWNERS, materialised
+from assets.results import OWNERS, materialised, report_link
 from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
@@ -55,7 +55,10 @@ def tracked_answers(
     provenance = _provenance(context, stored, sent.run)
     committed = lake.write_table("tracked_answers", provenance, partition=stored.model)
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(committed, lake=lake, frame=provenance, **sent.state)._replace(data_version=version)
+    report = report_link(stored.model)
+    return materialised(committed, lake=lake, frame=provenance, report=report, **sent.state)._replace(
+        data_version=version
+    )
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: str | None) -> pl.DataFrame:

@@ -5,6 +5,7 @@ import polars as pl
 
 from assets.results import markdown_table
 from plumbline.report.inputs import NOTHING_DECLARED
+from resources import served
 from resources.quality import Validation
 
 
@@ -33,8 +34,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
         f"over {frame.height} rows",
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
-        # A path to copy: browsers do not follow file links from a served page.
-        "page": dg.MetadataValue.path(outcome.docs.removeprefix("file://")),
+        "page": dg.MetadataValue.md(f"[the validation]({served.QUALITY}/pages/{outcome.docs.rpartition('/')[2]})"),
     }
 
 

@@ -9,6 +9,7 @@ import dagster as dg
 import polars as pl
 
 from plumbline.recording import note, unrecorded
+from resources import served
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
@@ -108,5 +109,5 @@ def run_note(context: dg.AssetExecutionContext, what: str) -> dict[str, str]:
     run = context.run.run_id
     return {
         "plumbline.dagster_run": run,
-        "mlflow.note.content": f"{what}, made by Dagster run [{run}](http://127.0.0.1:3000/runs/{run}).",
+        "mlflow.note.content": f"{what}, made by Dagster run [{run}]({served.DAGSTER}/runs/{run}).",
     }

@@ -30,6 +30,7 @@ from plumbline.report.reading import Reading
 from plumbline.storage import Lake
 from plumbline.storage.files import commit_bytes
 from plumbline.world.sources import planted_rates
+from resources import served
 from resources.quality import Quality
 from resources.workspace import Workspace
 
@@ -165,7 +166,8 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
     quality.index()
     return dg.MaterializeResult(
         metadata={
-            "report": dg.MetadataValue.path(str(workspace.report)),
+            "report": dg.MetadataValue.md(f"[open the report]({served.REPORT})"),
+            "path": dg.MetadataValue.path(str(workspace.report)),
             "bytes": len(page),
             "audit_id": committed.details["audit_id"],
             "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),

@@ -8,7 +8,7 @@ import polars as pl
 from assets.answers import LANGUAGE_VERSIONS, StoredAnswers, language_files
 from assets.partitions import LVLMS
 from assets.recorded import asset
-from assets.results import OWNERS, materialised
+from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.family import LanguageFamily
@@ -66,7 +66,9 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         committed = lake.write_table(family.name, frame, partition=stored.model)
         shown = frame.drop("cell_id", "dataset_digest", "checkpoint_sha256")
         counted = {name: table.height for name, table in tables.items()} | judge_metadata(settings)
-        return materialised(committed, lake=lake, frame=shown, seconds=seconds, **counted)
+        return materialised(
+            committed, lake=lake, frame=shown, report=report_link(stored.model), seconds=seconds, **counted
+        )
 
     return compute
 

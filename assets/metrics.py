@@ -9,7 +9,7 @@ from assets.cells import FAMILY_VERSIONS, passed_cell
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.recorded import asset
-from assets.results import OWNERS, materialised
+from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.family import ImageFamily, MetricSettings
 from plumbline.metrics.registry import FAMILIES
@@ -48,8 +48,9 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
             committed,
             lake=workspace.lake,
             frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
-            seconds=seconds,
+            report=report_link(stored.model, stored.dataset),
             **draw_pictures(workspace, frame, asset=family.name, partition=context.partition_key),
+            seconds=seconds,
         )
 
     return compute

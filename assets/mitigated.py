@@ -13,7 +13,7 @@ from assets.mitigation_fits import read_text_fits
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.recorded import asset
-from assets.results import OWNERS, markdown_table, materialised
+from assets.results import OWNERS, markdown_table, materialised, report_link
 from assets.text_mitigations import TEXT_METHODS
 from assets.up_to_date import require_up_to_date
 from plumbline.mitigations.judging import Judgement, MitigatedTexts, judge_mitigations
@@ -56,6 +56,7 @@ def mitigated_metrics(
         committed,
         lake=lake,
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
+        report=report_link(stored.model, stored.dataset),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
         **draw_pictures(
             workspace, frame, asset="mitigated_metrics", partition=context.partition_key, names=("adjustment",)

@@ -1,13 +1,12 @@
 """Small pictures of a cell's metrics: drawn once, shown in the UI, kept for the tracking run."""
 
-import base64
-
 import dagster as dg
 import polars as pl
 
 from plumbline.recording import unrecorded
 from plumbline.report import thumbnails
 from plumbline.report.thumbnails import NAMES
+from resources import served
 from resources.workspace import Workspace
 
 # The tables of Trident, of 200 numbers each, are left to the report.
@@ -20,7 +19,7 @@ def draw_pictures(
 ) -> dict[str, dg.MetadataValue]:
     """Draw what a frame of one cell has to show, keep it in the lake, and return it as metadata.
 
-    Each picture is under 30 KB, since metadata lives in the event database.
+    The metadata is its address: Dagster shows no more than a thousand characters of Markdown unless asked to.
     """
     dataset, model = partition.split("|")
     # Looking for what an empty frame has to show costs as much as drawing it.
@@ -29,8 +28,7 @@ def draw_pictures(
     table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
     workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
-        f"picture_{name}": dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
-        for name, png in drawn.items()
+        f"picture_{name}": dg.MetadataValue.md(f"![{name}]({served.picture(asset, partition, name)})") for name in drawn
     }
 
 
@@ -39,3 +37,14 @@ def read_pictures(workspace: Workspace, *, assets: tuple[str, ...], partition: s
     with unrecorded():
         tables = [workspace.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
     return dict(pl.concat(tables).iter_rows())
+
+
+def read_picture(workspace: Workspace, *, asset: str, partition: str, name: str) -> bytes | None:
+    """Return one picture of a cell of this audit; None where there is none, whatever was asked for."""
+    dataset, _, model = partition.partition("|")
+    if (dataset, model) not in workspace.audit.cells or not asset.isidentifier():
+        return None
+    committed = workspace.lake.committed("pictures", partition=f"{partition}|{asset}")
+    if committed is None:
+        return None
+    return dict(workspace.lake.read_table("pictures", manifest=committed).iter_rows()).get(name)

@@ -9,22 +9,24 @@ import polars as pl
 
 from plumbline.catalog.files import data_yaml
 from plumbline.storage import Committed, Lake
+from resources import served
 
 OWNERS = ["team:plumbline"]
 
 # What Markdown would obey: a text from a model or a file must not become a link or a picture.
-_MARKED = re.compile(r"[\\`*_\[\]()!~|#]")
+_MARKED, _ESCAPED = re.compile(r"[\\`*_\[\]()!~|#]"), r"\\\g<0>"
 
 
 def materialised(
     committed: Committed, *, lake: Lake, frame: pl.DataFrame | None = None, asset: str | None = None, **metadata: Any
 ) -> dg.MaterializeResult:
     """Report a commit: the content's sha256 is the data version, so an equal result makes nothing stale."""
+    # What a person looks for stands first.
     shown: dict[str, Any] = {
+        **metadata,
         "dagster/row_count": committed.rows,
         "path": dg.MetadataValue.path(str(lake.folder(committed.name, committed.partition))),
         "sha256": committed.sha256,
-        **metadata,
     }
     if frame is not None:
         shown["dagster/column_schema"] = dg.TableSchema(
@@ -50,6 +52,12 @@ def _columns() -> dict[str, dict[str, Any]]:
     return columns
 
 
+def report_link(model: str, dataset: str | None = None) -> dg.MetadataValue:
+    """Return a link to the numbers of a model in the report, as `plumbline ui` serves it."""
+    title = model if dataset is None else f"{model} on {dataset}"
+    return dg.MetadataValue.md(f"[{_MARKED.sub(_ESCAPED, title)}]({served.report_of(model, dataset)})")
+
+
 def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:
     """Return the lineage of a table whose columns are those of its upstream tables."""
     deps = {c: [dg.TableColumnDep(asset_key=dg.AssetKey(a), column_name=c) for a in upstream] for c in frame.columns}
@@ -67,4 +75,4 @@ def markdown_table(frame: pl.DataFrame) -> str:
 def _cell(value: Any) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
     printable = "".join(ch if ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)
-    return _MARKED.sub(r"\\\g<0>", printable[:80]).replace("<", "&lt;")
+    return _MARKED.sub(_ESCAPED, printable[:80]).replace("<", "&lt;")

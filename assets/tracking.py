@@ -13,7 +13,7 @@ from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.recorded import asset
-from assets.results import OWNERS, materialised
+from assets.results import OWNERS, materialised, report_link
 from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
@@ -43,9 +43,12 @@ def tracked_run(
     sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
     provenance = _provenance(context, stored, sent.run)
     committed = lake.write_table("tracked_run", provenance, partition=stored.partition)
+    report = report_link(stored.model, stored.dataset)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(committed, lake=lake, frame=provenance, **sent.state)._replace(data_version=version)
+    return materialised(committed, lake=lake, frame=provenance, report=report, **sent.state)._replace(
+        data_version=version
+    )
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -116,6 +117,8 @@ def main() -> None:
     from dagster_webserver.app import create_app_from_workspace_process_context
     from dagster_webserver.version import __version__
 
+    from orchestration.home_pages import with_home_pages
+
     parser = argparse.ArgumentParser(description="Dagster's webserver on loopback, behind a guard")
     parser.add_argument("--port", type=int, default=3000)
     port = parser.parse_args().port
@@ -124,9 +127,8 @@ def main() -> None:
         DagsterInstance.get() as instance,
         WorkspaceProcessContext(instance, project, version=__version__, read_only=False) as context,
     ):
-        uvicorn.run(
-            Guard(create_app_from_workspace_process_context(context)), host=LOOPBACK, port=port, log_level="warning"
-        )
+        app = with_home_pages(create_app_from_workspace_process_context(context), Workspace.from_environment())
+        uvicorn.run(Guard(app), host=LOOPBACK, port=port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -350,10 +350,17 @@
   function follow() {
     const target = decodeURIComponent(location.hash.slice(1));
     if (target.startsWith("row=")) return showRow(target.slice(4));
+    if (target.startsWith("model=")) return showNumbers(new URLSearchParams(location.hash.slice(1)));
     const place = target && find(target);
     if (!place) return;
     for (let folded = place.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
     place.scrollIntoView();
+  }
+  async function showNumbers(chosen) {
+    await begin();
+    for (const [name, value] of chosen) if (["model", "dataset"].includes(name)) find("filters").elements[name].value = JSON.stringify(value);
+    await choose();
+    find("numbers").scrollIntoView();
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a");

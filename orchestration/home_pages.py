@@ -1,0 +1,71 @@
+"""What `plumbline ui` serves beside Dagster's own pages: the report, explanations, check pages and pictures.
+
+They are of the same server, so that an asset's page shows its figures and leads to the report. A page of ours is served
+as one of nobody's (`sandbox`): whatever it held, it could ask Dagster for nothing.
+"""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assets.pictures import read_picture
+from resources import served
+from resources.workspace import Workspace
+
+_POLICY = "sandbox allow-scripts allow-popups allow-popups-to-escape-sandbox"
+
+
+def with_home_pages(dagster: ASGIApp, workspace: Workspace) -> ASGIApp:
+    """Return Dagster's server with the pages of this home at `/plumbline`."""
+    pages = _home_pages(workspace)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and scope["path"].startswith(f"{served.FOLDER}/")
+        await (pages if ours else dagster)(scope, receive, send)
+
+    return app
+
+
+def _home_pages(workspace: Workspace) -> Starlette:
+    def report(_: Request) -> Response:
+        if not workspace.report.is_file():
+            raise HTTPException(404, "there is no report yet: `plumbline audit` makes it")
+        return FileResponse(workspace.report, media_type="text/html")
+
+    def picture(request: Request) -> Response:
+        found = read_picture(workspace, **request.path_params)
+        if found is None:
+            raise HTTPException(404, "there is no such picture")
+        return Response(found, media_type="image/png")
+
+    folders = {served.QUALITY: workspace.quality, served.EXPLANATIONS: workspace.home / "explanations"}
+    return Starlette(
+        routes=[
+            Route(served.REPORT, report),
+            Route(f"{served.PICTURES}/{{asset}}/{{partition}}/{{name}}.png", picture),
+            *(Mount(path, StaticFiles(directory=folder, check_dir=False)) for path, folder in folders.items()),
+        ],
+        middleware=[Middleware(_Sandboxed)],
+    )
+
+
+class _Sandboxed:
+    """ASGI middleware: every answer is a page of no site."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sandboxed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", _POLICY.encode())]
+            await send(message)
+
+        await self._app(scope, receive, sandboxed)

@@ -1,0 +1,26 @@
+"""Addresses of what `plumbline ui` serves beside Dagster's own pages: report, explanations, checks, pictures."""
+
+from urllib.parse import quote, urlencode
+
+DAGSTER = "http://127.0.0.1:3000"
+"""Where `plumbline ui` serves Dagster unless it is told another port."""
+FOLDER = "/plumbline"
+REPORT, QUALITY, EXPLANATIONS, PICTURES = (
+    f"{FOLDER}/{name}" for name in ("report.html", "quality", "explanations", "pictures")
+)
+
+
+def report_of(model: str, dataset: str | None = None) -> str:
+    """Return where the report shows the numbers of a model, on one dataset or on all."""
+    chosen = {"model": model} | ({} if dataset is None else {"dataset": dataset})
+    return f"{REPORT}#{urlencode(chosen, quote_via=quote)}"
+
+
+def picture(asset: str, partition: str, name: str) -> str:
+    """Return where a picture of an asset's partition is served."""
+    return f"{PICTURES}/{'/'.join(quote(part, safe='') for part in (asset, partition, name))}.png"
+
+
+def asset_page(asset: str, partition: str) -> str:
+    """Return Dagster's page of a partition."""
+    return f"{DAGSTER}/assets/{quote(asset)}?{urlencode({'view': 'partitions', 'partition': partition})}"
