@@ -18,8 +18,11 @@ from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
+from plumbline.provenance.tracked_numbers import HEADLINES
+from plumbline.report.scorecard import headline_numbers
 from plumbline.storage.files import csv_bytes, table_bytes
-from resources.tracking import TrackedCell, Tracking
+from resources.served import report_of
+from resources.tracking import WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
 from resources.workspace import Workspace
 
 # In a name of MLflow; labels of a user's dataset may hold anything.
@@ -33,7 +36,7 @@ _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event"
     group_name="language",
     owners=OWNERS,
     kinds={"mlflow"},
-    code_version="1",
+    code_version="2",
 )
 def tracked_answers(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
@@ -100,18 +103,29 @@ def _tracked(
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
-    condition = "no instruction" if value is None else instruction
     return TrackedCell(
         cell=stored.identity if value is None else digest_json([stored.identity, instruction]),
-        name=f"{model} {condition} {stored.identity[:8]}",
+        name=" · ".join([model] + [instruction] * (value is not None)),
+        model=None if value is not None else _model(stored),
         parameters=parameters,
         tags={
             "plumbline.instruction": instruction,
-            "plumbline.checkpoint_sha256": stored.version,
-            **run_note(context, f"Generative model `{model}`"),
+            WEIGHTS_TAG: stored.version,
+            **run_note(context, f"Generative model `{model}`", asset="tracked_answers", report=report_of(model)),
         },
         metrics=headlines(rows, first_scorer=next(iter(stored.scorers), None)),
         files=files,
+    )
+
+
+def _model(stored: StoredAnswers) -> TrackedModel:
+    entry = stored.workspace.audit.lvlms[stored.model]
+    return TrackedModel(
+        stored.model,
+        weights=stored.version,
+        dataset=", ".join(stored.slices),
+        dataset_digest=digest_json(sorted(one.dataset for one in stored.slices.values())),
+        parameters={"address": lvlm_address(entry)},
     )
 
 
@@ -123,7 +137,7 @@ def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, flo
         pl.col("occupation").is_null(),
         pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(first_scorer, pl.String)),
     )
-    metrics: dict[str, float] = {}
+    metrics = {f"{HEADLINES}/{title}": value for title, value in headline_numbers(rows).items()}
     for row in rows.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
             name = "/".join(str(row[part]) for part in _NAMED if row[part])

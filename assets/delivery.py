@@ -53,15 +53,15 @@ def deliver(
     try:
         runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
         run, written = runs[first]
-        page = f"{workspace.tracking_page}/#/experiments/{tracking.experiment()}/runs"
+        pages = {condition: tracking.run_page(found) for condition, (found, _) in runs.items()}
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
         note("delivered", value=False)
         return Delivered(None, {_STATE: f"{_REFUSED}{error}"})
     state: dict[str, Any] = {_STATE: "written" if written else "found"}
-    for condition, (found, _) in runs.items():
+    for condition, page in pages.items():
         title = "mlflow_run" if condition == first else f"mlflow_run_{condition}"
-        state[title] = dg.MetadataValue.url(f"{page}/{found}")
+        state[title] = dg.MetadataValue.url(page)
     return Delivered(run, state)
 
 
@@ -104,10 +104,13 @@ def audit_file(workspace: Workspace) -> str:
         return workspace.audit.digest[:SHOWN_DIGITS]
 
 
-def run_note(context: dg.AssetExecutionContext, what: str) -> dict[str, str]:
-    """Return the tags that lead from an MLflow run back to the run of Dagster that made it."""
+def run_note(context: dg.AssetExecutionContext, what: str, *, asset: str, report: str) -> dict[str, str]:
+    """Return the tags that lead from an MLflow run to the report and to what made it in Dagster."""
     run = context.run.run_id
-    return {
-        "plumbline.dagster_run": run,
-        "mlflow.note.content": f"{what}, made by Dagster run [{run}]({served.DAGSTER}/runs/{run}).",
+    links = {
+        "numbers in the report": f"{served.DAGSTER}{report}",
+        "asset in Dagster": served.asset_page(asset, context.partition_key),
+        f"Dagster run {run[:8]}": f"{served.DAGSTER}/runs/{run}",
     }
+    listed = ", ".join(f"[{title}]({address})" for title, address in links.items())
+    return {"plumbline.dagster_run": run, "mlflow.note.content": f"{what}: {listed}."}

@@ -18,14 +18,15 @@ from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
-from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics
+from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, scorecard_metrics
 from plumbline.storage.files import csv_bytes, table_bytes
-from resources.tracking import TrackedCell, Tracking
+from resources.served import report_of
+from resources.tracking import WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
 from resources.workspace import Workspace
 
 
 @asset(
-    deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="2"
+    deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="3"
 )
 def tracked_run(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
@@ -111,16 +112,30 @@ def _tracked(
         files, curves = {**fitted.files, "effects.csv": csv_bytes(effects)}, fitted.curves
     return TrackedCell(
         cell=stored.identity if condition == BEFORE else digest_json([stored.identity, condition]),
-        name=f"{model}__{dataset} {condition} {stored.identity[:8]}",
+        name=" · ".join([model, dataset] + [condition] * (condition != BEFORE)),
+        model=None if condition != BEFORE else _model(stored),
         parameters=parameters,
         tags={
             "plumbline.condition": condition,
-            "plumbline.checkpoint_sha256": logits["weights_sha256"],
+            WEIGHTS_TAG: logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
             "plumbline.labeller_sha256": extended["labeller_sha256"] or "none",
-            **run_note(context, f"Cell `{dataset}|{model}`"),
+            **run_note(context, f"Cell `{dataset}|{model}`", asset="tracked_run", report=report_of(model, dataset)),
         },
-        metrics=headline_metrics(frame, condition, of_texts=of_texts) | cost_metrics(effects, condition),
+        metrics=scorecard_metrics(frame, condition)
+        | headline_metrics(frame, condition, of_texts=of_texts)
+        | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},
         files={"metrics.parquet": table_bytes(rows), "metrics.csv": csv_bytes(rows), **files},
+    )
+
+
+def _model(stored: StoredCell) -> TrackedModel:
+    entry = stored.workspace.audit.encoders[stored.model]
+    return TrackedModel(
+        stored.model,
+        weights=stored.logits.details["weights_sha256"],
+        dataset=stored.dataset,
+        dataset_digest=stored.records.details["dataset_digest"],
+        parameters={"address": entry.address, "family": stored.logits.details["family"], **entry.factors},
     )

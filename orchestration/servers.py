@@ -104,7 +104,8 @@ class _RunsPage(NamedTuple):
 def _mlflow_page(workspace: Workspace, port: int) -> _RunsPage:
     page = f"http://{LOOPBACK}:{port}"
     try:
-        return _RunsPage(f"{page}/#/experiments/{Tracking(workspace).experiment()}/runs", None)
+        shown = Tracking(workspace).runs_page().removeprefix(workspace.tracking_page)
+        return _RunsPage(f"{page}{shown}", None)
     except TrackingUnavailable as error:
         held = (
             f"MLflow's store {workspace.tracking_uri} cannot be used now ({error}): end the program that holds it; "

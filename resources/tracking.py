@@ -1,5 +1,6 @@
-"""MLflow: one run a cell and condition, found again by its tag, over the plain client."""
+"""MLflow: one run a cell and condition, found again by its tag, and one model a checkpoint, over the plain client."""
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plumbline.provenance.tracked_numbers import HEADLINES
 from resources.workspace import Workspace
 
 # Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
@@ -22,8 +24,15 @@ for _name, _value in (
     os.environ.setdefault(_name, _value)
 
 EXPERIMENT = "plumbline"
-CELL_TAG = "plumbline.cell"
-_MOST_METRICS, _MOST_PARAMETERS = 1000, 100
+CELL_TAG, FORM_TAG, WEIGHTS_TAG = "plumbline.cell", "plumbline.form", "plumbline.checkpoint_sha256"
+_FORM = "2"
+"""What a run holds, and how it is named: one of an earlier form is replaced."""
+# Of one request: all that it may hold, and how many parameters of these.
+_MOST, _MOST_PARAMETERS = 1000, 100
+_VIEW = "plumbline-1"
+"""Id of the saved view of the list of runs; a new one gets a new number, so that a person's own edit of it stays."""
+_TRAINING_PAGES = "workflowType=machine_learning"
+"""Without it in an address MLflow shows its pages for chat traces beside the runs."""
 # Of a curve: enough to see it. A store writes each point.
 _MOST_POINTS = 500
 # After a store failed it is not asked for so long: the cells of an audit do not each wait for the same time-outs.
@@ -31,6 +40,30 @@ _REST_S = 60.0
 _TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
 # Without it MLflow shows its pages for chat traces instead of metrics and comparisons.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+_VIEW_TAG = f"mlflow.sharedViewState.{_VIEW}"
+_DATASET_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class TrackedModel:
+    """A checkpoint, which MLflow's page of models compares with others.
+
+    Attributes
+    ----------
+    name : str
+        Its id in the audit file.
+    weights : str
+        Digest of its weights: other weights of the same name are another model.
+    dataset, dataset_digest : str
+        What the numbers of the scorecard were measured on.
+    parameters : mapping of str to str
+    """
+
+    name: str
+    weights: str
+    dataset: str
+    dataset_digest: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,9 +74,11 @@ class TrackedCell:
     ----------
     cell : str
         Identity of the content: the same cell is the same MLflow run.
+    model : TrackedModel, optional
+        The checkpoint whose numbers of the scorecard they are; None of one that was changed, by a mitigation say.
     parameters, tags : mapping of str to str
     metrics : mapping of str to float
-        Finite headline numbers; keys are readable, such as `max_skew/race/crime`.
+        Finite numbers; keys are readable, such as `Headlines/Crime labels by race` and `max_skew/race/crime`.
     curves : mapping of str to sequence of float
         What changes over the steps of a training, such as its losses.
     files : mapping of str to bytes
@@ -52,6 +87,7 @@ class TrackedCell:
 
     cell: str
     name: str
+    model: TrackedModel | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -76,6 +112,7 @@ class Tracking:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._failed: tuple[float, TrackingUnavailable] | None = None
+        self._models: dict[tuple[str, str], str] = {}
 
     def client(self) -> Any:
         """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
@@ -95,10 +132,27 @@ class Tracking:
             client = self.client()
             experiment = client.get_experiment_by_name(EXPERIMENT)
             if experiment:
+                if _VIEW_TAG not in experiment.tags:
+                    client.set_experiment_tag(experiment.experiment_id, _VIEW_TAG, _view())
                 return str(experiment.experiment_id)
             local = self._workspace.tracking_uri.startswith("sqlite:")
             location = self._workspace.tracking_artifacts.as_uri() if local else None
-            return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS))
+            return str(
+                client.create_experiment(
+                    EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS | {_VIEW_TAG: _view()}
+                )
+            )
+
+    def runs_page(self) -> str:
+        """Return where a browser finds the runs, their headline metrics first; raises as `experiment` does."""
+        return f"{self._page('runs')}&viewStateShareKey={_VIEW}"
+
+    def run_page(self, run: str) -> str:
+        """Return where a browser finds a run; raises as `experiment` does."""
+        return self._page(f"runs/{run}")
+
+    def _page(self, what: str) -> str:
+        return f"{self._workspace.tracking_page}/#/experiments/{self.experiment()}/{what}?{_TRAINING_PAGES}"
 
     def write(self, cell: TrackedCell) -> TrackedRun:
         """Write a cell's run, or find the finished run that already has this content.
@@ -120,41 +174,71 @@ class Tracking:
                 yield
         except TrackingUnavailable as error:
             self._failed = (time.monotonic(), error)
+            self._models.clear()
             raise
         self._failed = None
 
     def _write(self, cell: TrackedCell) -> TrackedRun:
         client, experiment = self.client(), self.experiment()
         of_cell = f"tags.`{CELL_TAG}` = '{cell.cell}'"
-        # What a killed process, or a store that went away, left half written.
-        for left in client.search_runs([experiment], f"{of_cell} and attributes.status != 'FINISHED'"):
-            client.delete_run(left.info.run_id)
-        finished = client.search_runs([experiment], f"{of_cell} and attributes.status = 'FINISHED'", max_results=1)
-        if finished:
-            run = finished[0].info.run_id
+        whole = []
+        for found in client.search_runs([experiment], of_cell):
+            if found.info.status == "FINISHED" and found.data.tags.get(FORM_TAG) == _FORM:
+                whole.append(found.info.run_id)
+            else:  # of an earlier form, or half written by what was killed or by a store that went away
+                client.delete_run(found.info.run_id)
+        if whole:
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
-                client.set_tag(run, name, cell.tags[name])
-            return TrackedRun(str(run), written=False)
-        run = client.create_run(experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}).info.run_id
-        self._log(client, run, cell)
+                client.set_tag(whole[0], name, cell.tags[name])
+            return TrackedRun(str(whole[0]), written=False)
+        tags = {CELL_TAG: cell.cell, FORM_TAG: _FORM, **cell.tags}
+        run = client.create_run(experiment, run_name=cell.name, tags=tags).info.run_id
+        model = None if cell.model is None else self._model(client, experiment, cell.model)
+        self._log(client, run, cell, model)
         client.set_terminated(run, status="FINISHED")
         return TrackedRun(str(run), written=True)
 
-    @staticmethod
-    def _log(client: Any, run: str, cell: TrackedCell) -> None:
-        from mlflow.entities import Metric, Param
+    def _model(self, client: Any, experiment: str, model: TrackedModel) -> str:
+        """Return the id of a checkpoint among MLflow's models, made on first use; its weights stay where they are."""
+        key = (model.name, model.weights)
+        if key not in self._models:
+            named = f"name = '{model.name}' AND tags.`{WEIGHTS_TAG}` = '{model.weights}'"
+            found = client.search_logged_models([experiment], named, max_results=1)
+            if not found:
+                tags = {WEIGHTS_TAG: model.weights, "mlflow.model.is_external": "true"}
+                made = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
+                found = [client.finalize_logged_model(made.model_id, "READY")]
+            self._models[key] = str(found[0].model_id)
+        return self._models[key]
 
+    @staticmethod
+    def _log(client: Any, run: str, cell: TrackedCell, model: str | None) -> None:
+        from mlflow.entities import Dataset, DatasetInput, LoggedModelInput, Metric, Param
+
+        of_model: dict[str, Any] = {}
+        if cell.model is not None:
+            of_model = {
+                "model_id": model,
+                "dataset_name": cell.model.dataset,
+                "dataset_digest": cell.model.dataset_digest[:_DATASET_DIGITS],
+            }
+            dataset = Dataset(of_model["dataset_name"], of_model["dataset_digest"], "local", cell.model.dataset)
+            client.log_inputs(run, [DatasetInput(dataset)], [LoggedModelInput(model)])
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
-        metrics = [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
+        metrics = [
+            Metric(key, value, 0, 0, **(of_model if key.startswith(f"{HEADLINES}/") else {}))
+            for key, value in cell.metrics.items()
+        ]
         metrics += [
             Metric(key, curve[step], 0, step)
             for key, curve in cell.curves.items()
             for step in range(0, len(curve), max(1, -(-len(curve) // _MOST_POINTS)))
         ]
-        for first in range(0, max(len(parameters), 1), _MOST_PARAMETERS):
-            client.log_batch(run, params=parameters[first : first + _MOST_PARAMETERS])
-        for first in range(0, len(metrics), _MOST_METRICS):
-            client.log_batch(run, metrics=metrics[first : first + _MOST_METRICS])
+        while parameters or metrics:
+            params, parameters = parameters[:_MOST_PARAMETERS], parameters[_MOST_PARAMETERS:]
+            room = _MOST - len(params)
+            client.log_batch(run, metrics=metrics[:room], params=params)
+            metrics = metrics[room:]
         for path, content in cell.files.items():
             _log_file(client, run, path, content)
 
@@ -180,3 +264,22 @@ def _log_file(client: Any, run: str, path: str, content: bytes) -> None:
         file.write_bytes(content)
         parent = str(Path(path).parent)
         client.log_artifact(run, str(file), None if parent == "." else parent)
+
+
+def _view() -> str:
+    """Return the list of runs as MLflow's page saves it for all: headline metrics as columns, and as the first charts.
+
+    A page that does not know the form shows its own columns.
+    """
+    from plumbline.report.scorecard import QUESTIONS
+
+    columns = [f"metrics.`{HEADLINES}/{question.title}`" for question in QUESTIONS]
+    columns += [f"params.`{name}`" for name in ("dataset", "condition", "instruction")]
+    section = {"uuid": HEADLINES, "name": HEADLINES, "display": True, "isReordered": False, "isGenerated": True}
+    state = {
+        "selectedColumns": columns,
+        "compareRunCharts": [],
+        "compareRunSections": [section],
+        "runsHiddenMode": "FIRST_20_RUNS",
+    }
+    return json.dumps({"name": HEADLINES, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})

@@ -7,6 +7,7 @@ import polars as pl
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.metrics.registry import METRICS
+from plumbline.report.scorecard import headline_numbers
 
 # One number per question; words of a trait and single templates are only in the tables.
 _HEADLINES = {
@@ -14,6 +15,30 @@ _HEADLINES = {
     "macro_accuracy_gain": "test_rows",
 }
 _TEST_ROWS, _JUDGED_ROWS = "test_rows", "judged_rows"
+HEADLINES, JUDGED_HEADLINES = "Headlines", "Headlines on judged images"
+"""First parts of the names of the numbers of the scorecard: by their capital they are the first section of a page."""
+
+
+def scorecard_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
+    """Return the numbers of the scorecard that a cell answers, such as `Headlines/Crime labels by race`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Metric rows of the cell under all conditions.
+    condition : str
+        `before`, or a mitigation's id. On the images on which mitigations are judged, where these are not all images,
+        the names begin with `Headlines on judged images`, before and after alike.
+    """
+    judged = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)
+    alone = frame.filter(pl.col("condition") == condition)
+    if condition != BEFORE:
+        return _headed(JUDGED_HEADLINES if judged.height else HEADLINES, alone)
+    return _headed(HEADLINES, alone) | _headed(JUDGED_HEADLINES, judged)
+
+
+def _headed(first: str, rows: pl.DataFrame) -> dict[str, float]:
+    return {f"{first}/{title}": value for title, value in headline_numbers(rows).items()} if rows.height else {}
 
 
 def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True) -> dict[str, float]:

@@ -303,6 +303,16 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
 
 
+def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
+    """Return title -> value of the questions that the rows of one model answer, under one condition and scorer.
+
+    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out.
+    """
+    plain = where(table, occupation=None)
+    found = {question.title: list(_answers(plain, question).values()) for question in QUESTIONS}
+    return {title: rows[0]["value"] for title, rows in found.items() if rows and defined(rows[0]["value"])}
+
+
 def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
     """Return model -> the row that answers a question, each on the dataset and prompt that most models have."""
     names = ("event", "probe", "statistic", "group", "reference_group")

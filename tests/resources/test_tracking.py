@@ -4,12 +4,14 @@ import contextlib
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from plumbline.report.scorecard import QUESTIONS
 from resources.checkout import PROJECT
-from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, Tracking, TrackingUnavailable
+from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, TrackedModel, Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
 CELL = TrackedCell(
@@ -55,6 +57,64 @@ def test_the_losses_of_a_training_are_a_curve(tracking):
     run, _ = tracking.write(TrackedCell("c3", "z", curves={"loss/debiasing": [0.5, 0.25, 0.125]}))
     found = tracking.client().get_metric_history(run, "loss/debiasing")
     assert [(point.step, point.value) for point in found] == [(0, 0.5), (1, 0.25), (2, 0.125)]
+
+
+MODEL = TrackedModel("clip", "sha-of-weights", "fairface", "d" * 64, {"address": "here"})
+
+
+def models(tracking):
+    return tracking.client().search_logged_models([tracking.experiment()])
+
+
+def test_a_checkpoint_is_one_model_with_its_headlines_on_each_dataset(tracking):
+    numbers = {"Headlines/Crime labels by race": 0.5, "max_skew/crime/crime/race": 0.5}
+    tracking.write(TrackedCell("c1", "clip · fairface", model=MODEL, metrics=numbers))
+    tracking.write(TrackedCell("c2", "clip · utkface", model=replace(MODEL, dataset="utkface"), metrics=numbers))
+    [model] = models(tracking)
+    assert (model.name, model.status, model.params["address"]) == ("clip", "READY", "here")
+    assert {(metric.key, metric.dataset_name, metric.value) for metric in model.metrics} == {
+        ("Headlines/Crime labels by race", dataset, 0.5) for dataset in ("fairface", "utkface")
+    }
+    run = tracking.client().get_run(runs_of(tracking, "c1")[0].info.run_id)
+    assert [each.dataset.name for each in run.inputs.dataset_inputs] == ["fairface"]
+    assert [each.model_id for each in run.inputs.model_inputs] == [model.model_id]
+
+
+def test_other_weights_are_another_model_and_the_same_are_found_by_another_process(tracking, tmp_path):
+    tracking.write(TrackedCell("c1", "a", model=MODEL))
+    again = Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path))
+    again.write(TrackedCell("c2", "b", model=replace(MODEL, dataset="utkface")))
+    assert len(models(tracking)) == 1
+    again.write(TrackedCell("c3", "c", model=replace(MODEL, weights="other")))
+    assert len(models(tracking)) == 2
+
+
+def test_nothing_is_written_of_a_cell_that_is_there(tracking, tmp_path):
+    cell = replace(CELL, model=MODEL, tags={})
+    tracking.write(cell)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as store:
+        before = list(store.iterdump())
+        tracking.write(cell)
+        tracking.experiment()
+        assert list(store.iterdump()) == before
+
+
+def test_a_run_of_an_earlier_form_is_replaced(tracking):
+    client, experiment = tracking.client(), tracking.experiment()
+    old = client.create_run(experiment, tags={CELL_TAG: "c1"}).info.run_id
+    client.set_terminated(old)
+    run, written = tracking.write(CELL)
+    assert written and [found.info.run_id for found in runs_of(tracking, "c1")] == [run]
+
+
+def test_the_list_of_runs_shows_the_headlines(tracking):
+    import json
+
+    experiment = tracking.client().get_experiment(tracking.experiment())
+    [view] = [json.loads(value) for key, value in experiment.tags.items() if "sharedViewState" in key]
+    assert f"metrics.`Headlines/{QUESTIONS[0].title}`" in json.loads(view["state"])["selectedColumns"]
+    [key] = [key.removeprefix("mlflow.sharedViewState.") for key in experiment.tags if "sharedViewState" in key]
+    assert tracking.runs_page().endswith(f"viewStateShareKey={key}")
 
 
 def test_another_cell_is_another_run(tracking):
