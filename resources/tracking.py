@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ _TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 _VIEW_TAG = f"mlflow.sharedViewState.{_VIEW}"
 _DATASET_DIGITS = 12
+_OLDEST_FIRST = {"field_name": "creation_time", "ascending": True}
 
 
 @dataclass(frozen=True)
@@ -203,17 +205,21 @@ class Tracking:
         key = (model.name, model.weights)
         if key not in self._models:
             named = f"name = '{model.name}' AND tags.`{WEIGHTS_TAG}` = '{model.weights}'"
-            found = client.search_logged_models([experiment], named, max_results=1)
-            if not found:
+            first = partial(client.search_logged_models, [experiment], named, max_results=1, order_by=[_OLDEST_FIRST])
+            if not (found := first()):
                 tags = {WEIGHTS_TAG: model.weights, "mlflow.model.is_external": "true"}
                 made = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
-                found = [client.finalize_logged_model(made.model_id, "READY")]
+                client.finalize_logged_model(made.model_id, "READY")
+                found = first()
+                if found[0].model_id != made.model_id:  # another process was quicker
+                    client.delete_logged_model(made.model_id)
             self._models[key] = str(found[0].model_id)
         return self._models[key]
 
     @staticmethod
     def _log(client: Any, run: str, cell: TrackedCell, model: str | None) -> None:
         from mlflow.entities import Dataset, DatasetInput, LoggedModelInput, Metric, Param
+        from mlflow.exceptions import MlflowException
 
         of_model: dict[str, Any] = {}
         if cell.model is not None:
@@ -223,7 +229,11 @@ class Tracking:
                 "dataset_digest": cell.model.dataset_digest[:_DATASET_DIGITS],
             }
             dataset = Dataset(of_model["dataset_name"], of_model["dataset_digest"], "local", cell.model.dataset)
-            client.log_inputs(run, [DatasetInput(dataset)], [LoggedModelInput(model)])
+            inputs = [DatasetInput(dataset)], [LoggedModelInput(model)]
+            try:
+                client.log_inputs(run, *inputs)
+            except MlflowException:  # another process was the first to write of this dataset, in between
+                client.log_inputs(run, *inputs)
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
         metrics = [
             Metric(key, value, 0, 0, **(of_model if key.startswith(f"{HEADLINES}/") else {}))

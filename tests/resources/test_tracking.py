@@ -89,6 +89,21 @@ def test_other_weights_are_another_model_and_the_same_are_found_by_another_proce
     assert len(models(tracking)) == 2
 
 
+def test_several_processes_may_write_of_a_dataset_and_a_checkpoint_at_once(tracking, tmp_path):
+    others = [Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)) for _ in range(4)]
+    tracking.experiment()
+    threads = [
+        threading.Thread(target=other.write, args=[TrackedCell(f"c{i}", "x", model=MODEL)])
+        for i, other in enumerate(others)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(models(tracking)) == 1
+    assert all(runs_of(tracking, f"c{i}")[0].info.status == "FINISHED" for i in range(4))
+
+
 def test_nothing_is_written_of_a_cell_that_is_there(tracking, tmp_path):
     cell = replace(CELL, model=MODEL, tags={})
     tracking.write(cell)
