@@ -3,15 +3,11 @@
 `python -m documentation.graph` draws it again; `make screenshots` does so too.
 """
 
-import io
 import textwrap
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 import networkx as nx
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from documentation.asset_reference import asset_graph, assets_by_group, partition_of
 from resources.checkout import PROJECT
@@ -28,16 +24,23 @@ _COLOURS = {
     "logits": "#e0f0dc", "generation": "#e0f0dc", "metrics": "#fdeccd", "mitigation": "#fdeccd",
     "language": "#fdeccd", "tracking": "#ece2f2", "findings": "#ece2f2",
 }  # fmt: skip
-_LANE, _WIDTH, _GAP, _LINE, _HEAD = 3.15, 2.95, 0.34, 0.18, 0.4
-"""Inches: between lanes, of a box, between rows, of a line of names, and of what stands above them."""
+_LANE, _WIDTH, _GAP, _LINE, _HEAD = 228, 214, 24, 13, 29
+"""Pixels: between lanes, of a box, between rows, of a line of names, and of what stands above them."""
 _LETTERS = 38
-_INK, _FAINT = "#222222", "#666666"
-_STYLE = {"svg.hashsalt": "plumbline", "svg.fonttype": "none", "font.family": ["DejaVu Sans", "sans-serif"]}
+_MARK = (
+    '<marker id="end" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto"><path d="M0 0 9 4 0 8z"/>'
+    "</marker>"
+)
+_STYLE = (
+    "text{font-family:'DejaVu Sans',Verdana,sans-serif;dominant-baseline:central;fill:#222;font-size:9px}"
+    ".group{font-size:12px;font-weight:bold}.partition{font-size:8.5px;fill:#666;text-anchor:end}"
+    "rect{stroke:#999;stroke-width:.8}line{stroke:#777;stroke-width:1.3;marker-end:url(#end)}marker{fill:#777}"
+)
 
 
 @dataclass(frozen=True)
 class Box:
-    """A group of assets with its place in inches; y is from the top."""
+    """A group of assets with its place in pixels; y is from the top."""
 
     group: str
     lines: tuple[str, ...]
@@ -47,27 +50,24 @@ class Box:
 
     @property
     def bottom(self) -> float:
-        """Return where it ends, in inches from the top."""
-        return self.top + _HEAD + _LINE * len(self.lines) + 0.08
+        """Return where it ends, in pixels from the top."""
+        return self.top + _HEAD + _LINE * len(self.lines) + 6
 
 
 def graph_picture() -> str:
     """Return the picture as SVG, the same for the same definitions."""
     arrows = group_arrows()
     boxes = _boxes(arrows)
-    width, height = 2 * _LANE + _WIDTH, max(box.bottom for box in boxes.values())
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(width + 0.1, height + 0.1))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(-_WIDTH / 2 - 0.05, width - _WIDTH / 2 + 0.05), ylim=(height + 0.05, -0.05))
-        axes.axis("off")
-        for above, below in arrows:
-            _draw_arrow(axes, boxes[above], boxes[below])
-        for box in boxes.values():
-            _draw_box(axes, box)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    width, height = 2 * _LANE + _WIDTH + 8, max(box.bottom for box in boxes.values()) + 8
+    left = -_WIDTH / 2 - 4
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:g} -4 {width:g} {height:g}" width="{width:g}">',
+        f"<style>{_STYLE}</style><defs>{_MARK}</defs>",
+        *(_arrow(boxes[above], boxes[below]) for above, below in arrows),
+        *(part for box in boxes.values() for part in _drawn(box)),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def group_arrows() -> list[tuple[str, str]]:
@@ -98,28 +98,24 @@ def _boxes(arrows: list[tuple[str, str]]) -> dict[str, Box]:
     return boxes
 
 
-def _draw_box(axes: Axes, box: Box) -> None:
-    left = box.middle - _WIDTH / 2
-    axes.add_patch(
-        FancyBboxPatch(
-            (left + 0.05, box.top + 0.05), _WIDTH - 0.1, box.bottom - box.top - 0.1,
-            boxstyle="round,pad=0.05", facecolor=_COLOURS[box.group], edgecolor="#999999", linewidth=0.8,
-        )
-    )  # fmt: skip
-    axes.text(left + 0.1, box.top + 0.2, box.group, color=_INK, size=11, weight="bold", va="center")
-    right = left + _WIDTH - 0.1
-    axes.text(right, box.top + 0.2, box.partition, color=_FAINT, size=8, va="center", ha="right")
-    for index, line in enumerate(box.lines):
-        axes.text(left + 0.1, box.top + _HEAD + _LINE * (index + 0.4), line, color=_INK, size=9, va="center")
+def _drawn(box: Box) -> list[str]:
+    left, colour = box.middle - _WIDTH / 2, _COLOURS[box.group]
+    height = box.bottom - box.top
+    lines = [
+        f'<text x="{left + 8:g}" y="{box.top + _HEAD + _LINE * (index + 0.4):g}">{escape(line)}</text>'
+        for index, line in enumerate(box.lines)
+    ]
+    top = box.top + 14
+    return [
+        f'<rect x="{left:g}" y="{box.top:g}" width="{_WIDTH}" height="{height:g}" rx="5" fill="{colour}"/>',
+        f'<text class="group" x="{left + 8:g}" y="{top:g}">{escape(box.group)}</text>',
+        f'<text class="partition" x="{left + _WIDTH - 8:g}" y="{top:g}">{escape(box.partition)}</text>',
+        *lines,
+    ]
 
 
-def _draw_arrow(axes: Axes, above: Box, below: Box) -> None:
-    axes.add_patch(
-        FancyArrowPatch(
-            (above.middle, above.bottom), (below.middle, below.top),
-            arrowstyle="-|>", mutation_scale=11, color="#777777", linewidth=1.2, shrinkA=0, shrinkB=0,
-        )
-    )  # fmt: skip
+def _arrow(above: Box, below: Box) -> str:
+    return f'<line x1="{above.middle:g}" y1="{above.bottom:g}" x2="{below.middle:g}" y2="{below.top:g}"/>'
 
 
 def draw_graph() -> None:

@@ -8,9 +8,9 @@ import importlib
 from plumbline.checkpoints.loading import declare_missing_operators
 
 LIBRARIES = (
-    "great_expectations", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "matplotlib.figure",
-    "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking",
-    "open_clip", "scipy.stats", "statsmodels.api", "transformers",
+    "great_expectations", "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "scipy.stats",
+    "statsmodels.api", "transformers", "vl_convert",
 )  # fmt: skip
 
 declare_missing_operators()

@@ -43,9 +43,9 @@ _LIBRARIES = {
     name: name
     for name in (
         "numpy", "scipy", "statsmodels", "polars", "pyarrow", "torch", "torchvision", "transformers", "tokenizers",
-        "timm", "simplejpeg", "matplotlib", "jinja2",
+        "timm", "simplejpeg", "jinja2",
     )
-} | {"PIL": "pillow", "open_clip": "open_clip_torch"}  # fmt: skip
+} | {"PIL": "pillow", "open_clip": "open_clip_torch", "vl_convert": "vl-convert-python"}  # fmt: skip
 """Imported module -> distribution, of libraries that compute, decode or draw."""
 
 

@@ -27,8 +27,7 @@ from typing import NoReturn
 
 PROJECT = Path(__file__).parents[2]
 LIBRARIES = (
-    "dagster._core.workspace.context", "great_expectations", "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg", "matplotlib.figure", "mlflow.store.tracking.sqlalchemy_store",
+    "dagster._core.workspace.context", "great_expectations", "mlflow.store.tracking.sqlalchemy_store",
     "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "statsmodels.api",
     "transformers", "typer.main", "watchdog.observers",
 )  # fmt: skip
