@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 import polars as pl
 
@@ -48,7 +49,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     people = where(every, metric=PEOPLE)
     if used.is_empty() and people.is_empty():
         return []
-    parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
+    parts: list[Part] = []
     for dataset in inputs.datasets_in(used["dataset"]):
         of_dataset = where(used, dataset=dataset)
         parts.append(_spreads(of_dataset, inputs, dataset))
@@ -57,7 +58,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     models = (ALL_MODELS, *(one.id for one in inputs.lvlms))
     chart = agreement(people, models, name="agreement-people", title="Agreement of annotators, scorers and the judge")
     parts.append(Part.of("Agreement with people", [chart]))
-    return [part for part in parts if part.pictures or part.notes]
+    first, *others = [part for part in parts if part.pictures or part.notes] or [Part("Answers")]
+    return [replace(first, notes=[*foundations(inputs), *first.notes]), *others]
 
 
 def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:

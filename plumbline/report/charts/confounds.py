@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from plumbline.report.charts.chart import WIDTH, Chart, Spec, label, top_level
 from plumbline.report.charts.dots import tip_of
-from plumbline.report.charts.estimates import STYLES, estimates
+from plumbline.report.charts.estimates import STYLES, Words, estimates
 from plumbline.report.numbers import MINUS
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
@@ -21,8 +21,8 @@ VALENCES = ("positive", "negative")
 SPLIT = ("pose", "smiling")
 """Confounds that are fitted below and above 0 apart."""
 _HALVES = {"below": " (0 and below)", "above": " (0 and above)", "all": ""}
-_WORDS = {"positive": "positive words", "negative": "negative words"}
-_EVENTS = {"event": _WORDS.get}
+_WORDS: Mapping[str, str] = {"positive": "positive words", "negative": "negative words"}
+_EVENTS: Mapping[str, Words] = {"event": lambda event: _WORDS.get(event, "")}
 
 
 def slope_rows(table: pl.DataFrame) -> pl.DataFrame:
@@ -150,7 +150,7 @@ def _ends(rows: pl.DataFrame) -> list[float]:
     return [max(min(ends), least - reach), min(max(ends), most + reach)]
 
 
-def _curve_layers(ends: list[float], data: list[Mapping[str, Any]]) -> list[Spec]:
+def _curve_layers(ends: list[float], data: Sequence[Mapping[str, Any]]) -> list[Spec]:
     x = {"field": "level", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 8}}
     x |= {"axis": {"grid": False, "tickCount": 4}}
     y: Spec = {"type": "quantitative", "title": None, "scale": {"domain": ends, "zero": False}}

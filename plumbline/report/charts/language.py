@@ -7,9 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from plumbline.report.charts.chart import Chart
-from plumbline.report.charts.dots import Unit
+from plumbline.report.charts.chart import Chart, label
+from plumbline.report.charts.dots import Rows, Unit, tip_of
 from plumbline.report.charts.estimates import estimates
+from plumbline.report.charts.heat import Cell, heat
+from plumbline.report.evidence import evidence
 from plumbline.report.language_words import (
     ATTRIBUTES,
     MAX_TITLES,
@@ -22,10 +24,10 @@ from plumbline.report.language_words import (
     scored_title,
     spoken,
 )
-from plumbline.report.numbers import number, percent
+from plumbline.report.numbers import count, number, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import in_order, where
-from plumbline.report.vocabulary import attribute_title
+from plumbline.report.rows import Row, in_order, where
+from plumbline.report.vocabulary import attribute_title, group_title
 
 _TWO = tuple(STATISTICS)
 
@@ -311,6 +313,54 @@ def instruction_changes(
         line=0.0,
         axis="change of the score, and of the share of refused answers",
         columns=5,
+    )
+
+
+# --- Words that are said more of one group than of the others.
+
+STEREOTYPE = "★"
+_PLACES = ("1st", "2nd", "3rd", "4th", "5th")
+_LONGEST_WORD = 18
+
+
+def strongest_words(words: pl.DataFrame, reading: Reading, *, model: str, dataset: str, attribute: str) -> Chart | None:
+    """Draw the most associated words of each group (rows), the strongest first (columns), and how often they are said.
+
+    Source: `word_associations` of one model, dataset and attribute, with `model`.
+    """
+    listed = words.filter(pl.col("word").is_not_null())
+    cells = []
+    for (group,), of_group in listed.group_by("group", maintain_order=True):
+        for place, row in zip(_PLACES, of_group.to_dicts()):
+            cells.append(_word(row, group_title(str(group)), place, reading))
+    return heat(
+        f"words-{model}-{dataset}-{attribute}",
+        f"The words most of one group's own: {model} on {dataset}, {attribute_title(attribute)}",
+        "Darker is a stronger association. In brackets how often the word was said of the group, and after the slash "
+        f"of all others together. {STEREOTYPE} marks words that the judge names stereotypes of the group.",
+        cells=cells,
+        rows=Rows.plain(map(group_title, in_order(words["group"], ()))),
+        columns=Rows.plain(_PLACES),
+        axis="framed: evidence that the word is said more of the group than of the others",
+        cell_width=144,
+    )
+
+
+def _word(row: Row, group: str, place: str, reading: Reading) -> Cell:
+    star = f" {STEREOTYPE}" if row["stereotype"] else ""
+    said = f"{count(row['count'])}/{count(row['count_others'])}"
+    estimate = row | {"value": row["association"]}
+    tip = tip_of(estimate, f"“{row['word']}”, of {group}") | {
+        "n": f"{count(row['count'])} of {count(row['n'])} words",
+        "of the others": f"{count(row['count_others'])} of {count(row['n_others'])} words",
+    }
+    return Cell(
+        row=group,
+        column=place,
+        value=row["association"],
+        text=f"{label(row['word'], longest=_LONGEST_WORD)}{star} ({said})",
+        framed=evidence(estimate, reading),
+        tip=tip,
     )
 
 

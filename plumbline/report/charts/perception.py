@@ -12,7 +12,7 @@ from plumbline.report.charts.dots import Rows, tip_of
 from plumbline.report.charts.estimates import estimates
 from plumbline.report.charts.heat import Cell, heat
 from plumbline.report.evidence import evidence
-from plumbline.report.numbers import MINUS, number
+from plumbline.report.numbers import MINUS, count, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, largest_first, where
 from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_title, is_composite
@@ -236,7 +236,7 @@ def skew_at_k(
 ) -> Chart | None:
     """Draw who comes first: Skew@k by model and group (rows) and scale (columns). Source: `skew_at_k`."""
     rows = ranking_rows(table, dataset, "skew_at_k", definition)
-    k = rows["k"].drop_nulls().max()
+    k = next(iter(rows["k"].drop_nulls()), None)
     return by_scale(
         rows,
         reading,
@@ -244,7 +244,8 @@ def skew_at_k(
         name=f"rankings-{definition}-{dataset}",
         title=f"Who comes first, {dataset}" + (", against equal shares" if definition == EQUAL else ""),
         description="Faces are ranked by how well the words of a scale fit them. The number is the logarithm of a "
-        f"group's share among the {k} best over {AGAINST[definition]}: 0.69 is twice as many as desired, −∞ none.",
+        f"group's share among the {count(k)} best over {AGAINST[definition]}: 0.69 is twice as many as desired, "
+        "−∞ none.",
         axis=f"Skew@k against {AGAINST[definition]}; framed: evidence of a difference",
     )
 

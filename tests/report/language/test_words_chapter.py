@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 from chapters_by_anchor import CHAPTER
+from chart_data import drawn, names
 from read_back import listing
 from synthetic_language import HOSTILE, language_inputs, word_table  # fmt: skip
 
@@ -12,15 +13,21 @@ from plumbline.report import render
 
 
 def test_words_are_ranked_with_counts_and_stereotypes_are_marked(parts):
-    part = next(p for p in parts["words"] if p.title == "faces: race × gender")
-    rows = {row[0]: row for row in listing([part], "llava: the strongest words").rows}
-    assert rows["Black woman"][1:4] == ("3", "1", "pleasant ★ (31/40)")
-    assert rows["White man"][3] == "pleasant (31/40)"
-    every = listing([part], "llava: words with association")
-    assert every.rows[0][:7] == (
-        "Asian man", "pleasant", "3.0 [2.0–4.0]", "0.001", "31 of 4,021", "40 of 44,000", "29",
-    )  # fmt: skip
-    assert part.notes == ["Of the five main prompts not asked: pretend."]
+    (part,) = parts["words"]
+    (chart,) = part.pictures
+    cells = {(names(chart)[cell["y"]], cell["x"]): cell for cell in drawn(chart, "text")}
+    assert cells["Black woman", 0]["text"] == "pleasant ★ (31/40)" and cells["Black woman", 0]["framed"]
+    assert cells["White man", 0]["text"] == "pleasant (31/40)"
+    first = cells["Asian man", 0]
+    assert (first["value"], first["interval"], first["q"]) == ("3.0", "2.0–4.0", "0.001")
+    assert (first["n"], first["of the others"]) == ("31 of 4,021 words", "40 of 44,000 words")
+    assert listing([part], "llava: words with association").rows[0][:4] == (
+        "Asian man",
+        "pleasant",
+        "3.0 [2.0–4.0]",
+        "0.001",
+    )
+    assert part.notes[1:] == ["Of the five main prompts not asked: pretend."]
 
 
 def test_without_a_judge_the_chapter_says_so(table):
@@ -45,7 +52,7 @@ def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
     assert none and all(f"llava: no word is listed, since {rarely}. " in " ".join(part.notes) for part in none)
     some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
     part = next(part for part in some if part.title == none[0].title)
-    assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
+    assert part.pictures and not any(note.startswith("llava: no word") for note in part.notes)
     one = rare.with_columns(
         reason_codes=pl.when(of_words, pl.col("group") == pl.col("group").first()).then("reason_codes")
     )
@@ -57,8 +64,8 @@ def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
 
 def test_words_that_chance_may_explain_are_marked_and_long_lists_say_what_they_leave_out(table):
     many = word_table(("llava",), words=tuple(f"word{i}" for i in range(40)), q=0.4)
-    part = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": many}))[1]
-    assert listing([part], "strongest").rows[0][3].startswith("~word0")
+    part = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": many}))[0]
+    assert drawn(part.pictures[0], "text") and not drawn(part.pictures[0], "framed")
     every = listing([part], "words with association")
     assert len(every.rows) == 12 * (200 // 12)
     assert every.note == f"{480 - len(every.rows)} more words are in the table `word_associations`."
