@@ -23,6 +23,8 @@ from plumbline.report.rows import checked
 from plumbline.report.scorecard_table import STATES, score_tables
 from plumbline.report.visible import safe_link
 
+NOTES_SHOWN = 400
+"""Characters of a chapter's notes that stand before its first chart; the first note does whatever its length."""
 Explained = Callable[[Sequence[str]], Collection[str]]
 
 
@@ -103,8 +105,12 @@ class Folded:
     def of(cls, chapter: Chapter, parts: list[Part]) -> Folded:
         """Fold a chapter to the first chart of its parts, with the notes of that part."""
         opening = next((part for part in parts if part.pictures), None)
-        first = opening and Part(opening.title, opening.pictures[:1], notes=opening.notes)
-        rest = [replace(part, pictures=part.pictures[1:], notes=[]) if part is opening else part for part in parts]
+        notes = [] if opening is None else opening.notes
+        kept = next((at for at in range(len(notes), 1, -1) if sum(map(len, notes[:at])) <= NOTES_SHOWN), 1)
+        first = opening and Part(opening.title, opening.pictures[:1], notes=notes[:kept])
+        rest = [
+            replace(part, pictures=part.pictures[1:], notes=notes[kept:]) if part is opening else part for part in parts
+        ]
         shown = [part for part in rest if any((part.pictures, part.details, part.listings, part.notes, part.tables))]
         return cls(chapter, first, shown, len(parts) > 1)
 

@@ -124,24 +124,6 @@ def found(page):
     return int(re.match(r"[\d,]+", page.locator("#found").inner_text())[0].replace(",", ""))
 
 
-def test_nothing_is_loaded_and_no_script_but_ours_runs(opened, address):
-    page, seen = opened
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-    for place in page.locator("[data-chart]").all():
-        place.scroll_into_view_if_needed()
-    page.locator("#rows table").wait_for()
-    assert page.locator("[data-chart]").count() > 3
-    deadline = time.monotonic() + 20
-    while page.locator("[data-chart]:not([data-drawn=yes])").count() and time.monotonic() < deadline:
-        page.wait_for_timeout(100)
-    assert page.locator("[data-chart]:not([data-drawn=yes])").count() == 0
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false })")
-    assert page.evaluate("window.ran") is None
-    assert seen.requests == [address] and seen.said == []
-    running = [script for script in page.locator("script").all() if not script.get_attribute("type")]
-    assert len(running) == 2 and page.locator("img").count() == 0
-
-
 def test_texts_of_an_attacker_are_text(page, numbers):
     assert page.locator("h1").inner_text() == EVIL
     assert page.title().startswith(EVIL)
@@ -305,6 +287,24 @@ def test_verdict_scorecard_and_tables_need_no_script(browser, address):
     assert page.locator("table.score .value").first.is_visible() and page.locator(".verdict").is_visible()
     assert "JavaScript, which is off" in page.locator("#numbers").inner_text()
     context.close()
+
+
+def test_nothing_is_loaded_and_no_script_but_ours_runs(opened, address):
+    page, seen = opened
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    for place in page.locator("[data-chart]").all():
+        place.scroll_into_view_if_needed()
+    page.locator("#rows table").wait_for()
+    assert page.locator("[data-chart]").count() > 3
+    deadline = time.monotonic() + 20
+    while page.locator("[data-chart]:not([data-drawn=yes])").count() and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
+    assert page.locator("[data-chart]:not([data-drawn=yes])").count() == 0
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false })")
+    assert page.evaluate("window.ran") is None
+    assert seen.requests == [address] and seen.said == []
+    running = [script for script in page.locator("script").all() if not script.get_attribute("type")]
+    assert len(running) == 2 and page.locator("img").count() == 0
 
 
 @pytest.mark.slow
