@@ -304,7 +304,7 @@ def dots(
             "field": "panel",
             "type": "ordinal",
             "title": None,
-            "header": header if any(panels) else {"labels": False},
+            "header": header,
         },
         "columns": used,
         "spacing": {"row": 22, "column": 26},
