@@ -314,7 +314,10 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
-    return [first, f"{len(told)} of {len(tested)} {_PLURAL[kind]} {_shows(told)} evidence of this kind{others}."]
+    larger = [cell for cell in told if abs(cell["value"]) > abs(worst["value"])]
+    more = f"; {len(larger)} of them {'has a larger value' if len(larger) == 1 else 'have larger values'}, less surely"
+    more = more if larger else ""
+    return [first, f"{len(told)} of {len(tested)} {_PLURAL[kind]} {_shows(told)} evidence of this kind{others}{more}."]
 
 
 def _shows(those: Sequence[Any]) -> str:
@@ -466,12 +469,12 @@ class _Shorter:
         cell = {**row, "unit": question.unit, "kind": question.kind, "state": "evidence"}
         ends = ends_of(row, question, self.table)
         whom = who(cell, *ends) if ends else ""
-        none = "no evidence that it " if finding.tone == "none" else ""
         company = ""
         if finding.company and finding.company[1] > 1:
             company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
-        said = f"{none}{predicate(cell)}{whom}{sureness(cell, self.reading)}"
-        return replace(finding, sentence=f"{row['model']} on {row['dataset']}: {said}.{company}")
+        whose = f"{'no evidence that ' if finding.tone == 'none' else ''}{row['model']}"
+        said = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
+        return replace(finding, sentence=f"On {row['dataset']}, {whose} {said}.{company}")
 
     def chart(self, finding: Finding) -> Chart | None:
         """Return the groups that a finding compares as a chart; None where its row compares none."""
@@ -483,8 +486,9 @@ class _Shorter:
 
 def _in_short(finding: Finding) -> str:
     """Say a finding by its title, value and interval."""
-    whose = f"{finding.model} on {finding.dataset}"
-    return f"{whose}: {finding.short}, {finding.value_text} ({finding.interval_text}; q {finding.q_text})."
+    unit = " PMI" if finding.topic[0] == "words" else ""
+    sure = f"{finding.interval_text}; q {finding.q_text}"
+    return f"On {finding.dataset}, {finding.model}: {finding.short}, {finding.value_text}{unit} ({sure})."
 
 
 # --- What to do, what was audited, what no number says.
@@ -503,7 +507,7 @@ def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
                 lines.append(_mitigated(candidates, inputs))
     encoders = asked_models(card, "encoder")
     if encoders and encoders[0] not in done and _tested(where(card, model=encoders[0], state="evidence")):
-        lines.append(f"No mitigation was tried on {encoders[0]}: `mitigations` of the audit file names what to try.")
+        lines.append(f"No mitigation was tried on {encoders[0]}: name some for it in the audit file.")
     return tuple(lines[:5])
 
 
@@ -580,8 +584,9 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
     lines += [
         "No evidence is not evidence of none: the tip of each cell says what would have been found.",
         "Groups are the labels of the datasets: how annotators saw people, not how these see themselves.",
-        "Which model is worst is less sure than that it is biased, where intervals overlap.",
+        "The worst is the model whose interval lies furthest from no difference; where intervals overlap, the order of "
+        "models is not sure.",
     ]
     if inputs.reading.stand_ins:
-        lines.append(f"{listed(inputs.reading.stand_ins)}, which scores texts, is {STAND_IN}.")
+        lines.append(f"Texts were scored by {listed(inputs.reading.stand_ins)}, {STAND_IN} for a toxicity scorer.")
     return tuple(lines[:5])

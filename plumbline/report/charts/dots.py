@@ -300,12 +300,7 @@ def dots(
         header |= {"labelFontSize": 1, "labelPadding": 0}
     body: Spec = {
         "data": {"values": data},
-        "facet": {
-            "field": "panel",
-            "type": "ordinal",
-            "title": None,
-            "header": header,
-        },
+        "facet": {"field": "panel", "type": "ordinal", "title": None, "header": header},
         "columns": used,
         "spacing": {"row": 22, "column": 26},
         "resolve": {"axis": {"x": "independent"}, "scale": {"x": "independent" if own_scales else "shared"}},

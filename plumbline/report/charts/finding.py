@@ -12,6 +12,8 @@ from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, where
 from plumbline.report.scorecard import Question, group_rows
 
+WIDTH = 300
+"""Pixels of the scale: two findings stand side by side on a page."""
 MOST_GROUPS = 8
 """Of more groups, those furthest from the middle are drawn, half of them at either end."""
 UNITS: dict[str, Unit] = {
@@ -67,7 +69,7 @@ def groups_of(what: str, row: Row, question: Question, table: pl.DataFrame, read
     if known.height > MOST_GROUPS:
         known = pl.concat([known.head(MOST_GROUPS // 2), known.tail(MOST_GROUPS // 2)])
     metric = known["metric"][0]
-    return estimates(
+    chart = estimates(
         f"finding-{row['row_id']}",
         f"{what}: {row['model']} on {row['dataset']}",
         "A dot a group, with its interval.",
@@ -79,3 +81,6 @@ def groups_of(what: str, row: Row, question: Question, table: pl.DataFrame, read
         axis=_AXES.get(metric, "share of a group's images"),
         line=0.0 if UNITS.get(metric) == "number" and metric in ("sc_weat_effect", "skew_at_k") else None,
     )
+    if chart is not None:
+        chart.spec["spec"]["width"] = WIDTH
+    return chart
