@@ -1,16 +1,9 @@
-"""What tests read back from a page, a picture and the parts of a chapter."""
-
-import re
+"""What tests read back from a page and the parts of a chapter."""
 
 
 def section(page, anchor):
-    """Return the part of a page below the heading of this anchor."""
-    return page.split(f'<h2 id="{anchor}">')[1].split("</section>")[0]
-
-
-def tips(svg):
-    """Return what the marks of a picture say."""
-    return re.findall(r"<(?:use|circle)[^>]*><title>([^<]*)</title>", svg)
+    """Return the section of a page with this anchor."""
+    return page.split(f'<section id="{anchor}"')[1].split("</section>")[0]
 
 
 def listing(parts, title):
