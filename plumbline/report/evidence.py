@@ -73,16 +73,6 @@ def could_be_found(row: Row, *, share: bool = False) -> str:
     return f"{found} It is evidence of none beyond the margin that the audit file declares ({p_value(excluded, 'q')})."
 
 
-def in_ends(row: Row) -> str:
-    """Return the value of a row with its interval, as the tip of a mark says it: `1.9 [1.5–2.4]`."""
-    return f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}]"
-
-
-def both_tests(row: Row) -> str:
-    """Return p and q of a row, as the tip of a mark says them."""
-    return f"{p_value(row['p'])}, {p_value(row['q'], 'q')}"
-
-
 def subject_of(row: Row) -> str:
     """Return what a row is told of: `ID on DATASET`."""
     return f"{row['model']} on {row['dataset']}"

@@ -41,11 +41,6 @@ def estimate(row: Row | None) -> str:
     return with_interval(number(row["value"]), ends)
 
 
-def bare_estimate(row: Row | None) -> str:
-    """Return a number without its interval as text; `–` without a row."""
-    return "–" if row is None else number(row["value"])
-
-
 def share(row: Row | None) -> str:
     """Return a share with its interval in percent as text, else as `estimate`."""
     if row is None:

@@ -92,7 +92,7 @@ def test_the_chapter_shows_one_chart_and_folds_the_others(measured, inputs, narr
         f"association-intervals-{MODELS[0]}-fairface", "markedness-fairface", "valences-fairface",
     ]  # fmt: skip
     assert valid(part.pictures[0]) and len(part.pictures[0].png) < 30_000
-    assert "r = −0.20 to 0.90" in part.notes[0] and not part.listings
+    assert not part.listings
     assert CHAPTER.parts(narrow, inputs) == []
 
 

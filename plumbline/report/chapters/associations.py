@@ -44,19 +44,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
         markedness(*arguments),
         valence_correlations(*arguments),
     ]
-    return Part.of(dataset, charts, notes=_notes(own))
-
-
-def _notes(own: pl.DataFrame) -> list[str]:
-    values = where(own, metric="valence_correlation", attribute=None)["value"]
-    known = sorted(value for value in values if defined(value))
-    if not known:
-        return []
-    span = number(known[0]) if len(known) == 1 else f"{number(known[0])} to {number(known[-1])}"
-    return [
-        f"Over all images the positive and the negative words of a dimension correlate with r = {span}. Where r is "
-        "near 1, a face that is close to the one is close to the other: read both poles of a dimension together."
-    ]
+    return Part.of(dataset, charts)
 
 
 def association_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:

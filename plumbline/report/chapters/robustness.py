@@ -34,7 +34,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     arguments = (own, inputs.audit, inputs.models, dataset)
-    by_size = (harm_by_bias_size(*arguments, definition=definition) for definition in ("cosine", "scaled"))
+    sizes = () if is_control(own, dataset) else ("cosine", "scaled")
+    by_size = (harm_by_bias_size(*arguments, definition=definition) for definition in sizes)
     return Part.of(dataset, [wordings(*arguments), control_similarity(*arguments), *by_size])
 
 

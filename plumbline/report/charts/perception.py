@@ -187,7 +187,8 @@ def valence_correlations(table: pl.DataFrame, reading: Reading, models: Iterable
         f"valences-{dataset}",
         f"Do positive and negative words go together? {dataset}",
         "Pearson's correlation, over a group's faces, of the mean cosine with the positive words and with the "
-        "negative words of a dimension. Near 1 the model hardly tells the two apart. In brackets: groups with fewer "
+        "negative words of a dimension. Near 1 a face that is close to the one is close to the other: read both poles "
+        "together. In brackets: groups with fewer "
         f"than {reading.minimum_group} images.",
         cells=cells,
         rows=Rows.plain([EVERYONE, *groups]),

@@ -118,7 +118,7 @@ def harm_by_bias_size(
         cells=[_bin(row, reading) for row in rows],
         rows=Rows.plain(in_order(shares["model"], tuple(models))),
         columns=Rows(tuple((event, tuple(map(_from, bins))) for event in in_order(shares["event"], SUITE_TASKS))),
-        axis=f"size of the directional bias of an image, {'softmax mass' if scaled else 'in cosine units'}, from",
+        axis=f"columns: size of an image's directional bias, from, in {'softmax mass' if scaled else 'cosine units'}",
         largest=1.0,
         cell_width=38,
     )
