@@ -314,8 +314,9 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
-    larger = [cell for cell in told if abs(cell["value"]) > abs(worst["value"])]
-    more = f"; {len(larger)} of them {'has a larger value' if len(larger) == 1 else 'have larger values'}, less surely"
+    larger = [cell["model"] for cell in told if abs(cell["value"]) > abs(worst["value"])]
+    named = listed(larger) if len(larger) <= MOST_NAMED else f"{len(larger)} of them"
+    more = f"; {named} {'has a larger value' if len(larger) == 1 else 'have larger values'}, less surely"
     more = more if larger else ""
     return [first, f"{len(told)} of {len(tested)} {_PLURAL[kind]} {_shows(told)} evidence of this kind{others}{more}."]
 

@@ -95,7 +95,7 @@ UNITS: dict[str, Unit] = {
     "sd": Unit("SD", "standard deviations between two groups"),
     "share": Unit("%", "of images", _hundred),
     "score": Unit("", "mean over scenes of the highest less the lowest score of the people in it, 0 to 1"),
-    "rating": Unit("of 10", "points of 10 between the highest and the lowest group"),
+    "rating": Unit("rating points", "points of 10 between the highest and the lowest group"),
     "dollars": Unit("dollars", "US dollars a year between the highest and the lowest group"),
 }
 """How the values of the questions are written."""

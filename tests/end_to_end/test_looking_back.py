@@ -95,6 +95,21 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
     assert code == 2 and "not empty" in told
 
 
+def test_the_scorecard_is_printed_stored_exported_and_tracked_alike(audited, tmp_path):
+    home, _, _ = audited
+    code, told = home.run("scorecard", "--csv", str(tmp_path / "card.csv"))
+    assert code == 0, told
+    stored = home.workspace.lake.read_table("scorecard")
+    assert "worst first" in told and all(model in told for model in stored["model"])
+    written = pl.read_csv(tmp_path / "card.csv", infer_schema_length=None)
+    assert written["row"].to_list() == stored["row"].to_list() and written["value"].equals(stored["value"])
+    names = set(row_ids(home.workspace.lake.read_table("metric_table")))
+    assert set(stored["row"].drop_nulls()) <= names, "each cell is a row that can be explained"
+    code, _ = home.run("export", "--to", str(tmp_path / "bundle"))
+    assert code == 0 and (tmp_path / "bundle" / "scorecard.csv").read_bytes() == (tmp_path / "card.csv").read_bytes()
+    assert (tmp_path / "bundle" / "scorecard.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_past_is_named_or_refused(audited):
     home, _, _ = audited
     newest = home.workspace.of_audit("newest").past.audit_id

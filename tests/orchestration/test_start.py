@@ -21,8 +21,8 @@ for arguments in json.loads(sys.argv[1]):
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(used.ru_utime + used.ru_stime)
 """
-COMMANDS = ("fetch", "explain", "export", "verify", "plan", "audit", "ui", "report", "export-mitigation", "diff",
-            "sample-annotations", "status")  # fmt: skip
+COMMANDS = ("fetch", "scorecard", "explain", "export", "verify", "plan", "audit", "ui", "report", "export-mitigation",
+            "diff", "sample-annotations", "status")  # fmt: skip
 
 
 def start(*commands: list[str]) -> tuple[list[tuple[str, set[str]]], float]:

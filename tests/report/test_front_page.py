@@ -1,0 +1,236 @@
+"""The first page: every number and count is one of a row, and what is said is honest where little was found."""
+
+import math
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from scorecard_rows import UNSURE, answer, frame, spoken
+from synthetic_audit import synthetic_inputs
+from synthetic_language import language_inputs, language_table
+from synthetic_table import planted_truth
+from synthetic_transfer import transfer_frame
+
+from plumbline.catalog.schema import row_ids
+from plumbline.report.findings import as_picked
+from plumbline.report.front import MOST_FINDINGS, front_page, verdict
+from plumbline.report.numbers import interval, number, p_value, points
+from plumbline.report.reading import Reading
+from plumbline.report.scorecard import BY_ID, scorecard
+
+NUMBER = re.compile(r"(?<![\w-])[−+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e−?\d+)?")
+SHOWN = {
+    "skew": lambda value: 100 * value,
+    "log ratio": lambda value: 100 * math.expm1(value),
+    "points": lambda value: 100 * value,
+    "share": lambda value: 100 * value,
+}
+UNIT_OF = {question.metric: question.unit for question in BY_ID.values()} | {
+    "sc_weat_effect": "sd",
+    "skew_at_k": "log ratio",
+    "max_score_share": "share",
+}
+
+
+def told(text):
+    """Return the numbers of a text without a sign; of `q < 0.001` and the level of an interval nothing."""
+    text = text.replace("\u00a0", " ").replace("95% CI", "").replace("q < 0.001", "")
+    return {one.lstrip("−+") for one in NUMBER.findall(text)}
+
+
+def written(row, *names):
+    """Return the numbers of a row as its unit writes them, without a sign."""
+    unit = row.get("unit") or UNIT_OF[row["metric"]]
+    texts = []
+    for name in names or ("value", "ci_low", "q"):
+        value = row[name]
+        if value is None or not math.isfinite(value):
+            continue
+        if name == "q":
+            texts.append(p_value(value, "q"))
+            continue
+        ends = [row["ci_low"], row["ci_high"]] if name == "ci_low" else [value]
+        shown = [SHOWN.get(unit, float)(end) for end in ends]
+        texts.append(interval(*shown) if name == "ci_low" else number(shown[0]))
+        if row["value"] < 0:  # said as a distance: 51% less
+            apart = [-SHOWN.get(unit, float)(end) for end in ends]
+            texts.append(interval(*apart[::-1]) if name == "ci_low" else number(apart[0]))
+    return {one for text in texts for one in told(text)}
+
+
+def without_names(text, *frames):
+    """Return a text without the names of models, datasets and mitigations, which hold digits."""
+    names = {name for one in frames for column in ("model", "dataset") for name in one[column].drop_nulls()}
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, "")
+    return text
+
+
+@pytest.fixture(scope="module")
+def audits(table, inputs):
+    """Return metric tables with what goes with them: of encoders, and of generative models."""
+    encoders = replace(inputs, transfer=transfer_frame(), planted_truth=planted_truth())
+    return {"encoders": (table, encoders), "generators": (language_table(), language_inputs())}
+
+
+@pytest.fixture(scope="module", params=["encoders", "generators"])
+def audit(request, audits):
+    """Return one of them with its first page."""
+    table, inputs = audits[request.param]
+    return table, inputs, front_page(table, inputs, inputs.reading)
+
+
+def test_every_number_of_a_finding_is_one_of_its_row(audit):
+    table, inputs, front = audit
+    picked, _ = as_picked(table, inputs.reading)
+    rows = dict(zip(row_ids(picked), picked.to_dicts()))
+    seen = 0
+    for finding in [*(one.finding for one in front.findings), *(f for one in front.models for f in one.findings)]:
+        if finding.row is None or rows[finding.row]["metric"] not in UNIT_OF or finding.tone not in ("bias", "none"):
+            continue
+        seen += 1
+        counts = {str(one) for one in finding.company or ()}
+        assert told(without_names(finding.sentence, table)) <= written(rows[finding.row]) | counts, finding.sentence
+    assert seen
+
+
+def test_every_number_of_the_verdict_is_one_of_the_worst_cell_or_a_count(audit):
+    table, _, front = audit
+    sentences = list(front.verdict)
+    for (kind,), own in front.scorecard.group_by("kind", maintain_order=True):
+        first, second, *sentences = sentences
+        worst = next(
+            cell for state in ("evidence", "measured") for cell in own.filter(state=state).to_dicts()
+            if BY_ID[cell["question"]].of_bias
+        )  # fmt: skip
+        assert worst["model"] in first and worst["dataset"] in first, kind
+        assert told(without_names(first, table)) <= written(worst) | {str(own["model"].n_unique())}
+        same = own.filter(
+            pl.col("question") == worst["question"], pl.col("state").is_in(["evidence", "none", "too_weak"])
+        )
+        evident = same.filter(state="evidence")
+        counts = {str(evident.height), str(same.height), str((evident["value"] > worst["value"]).sum())}
+        assert told(without_names(second, table)) <= counts
+    assert not sentences
+
+
+def test_every_number_of_a_section_is_one_of_its_cells_or_a_count(audit):
+    table, _, front = audit
+    assert [one.model for one in front.models] == list(dict.fromkeys(front.scorecard["model"]))
+    for one in front.models:
+        cells = [c for c in front.scorecard.filter(model=one.model).to_dicts() if c["state"] != "not_asked"]
+        tested = [c for c in cells if BY_ID[c["question"]].of_bias and c["state"] in ("evidence", "none", "too_weak")]
+        of_kind = [other for other in front.models if other.kind == one.kind]
+        evident = sum(c["state"] == "evidence" for c in tested)
+        counts = {str(each) for each in (evident, len(tested), of_kind.index(one) + 1, len(of_kind))}
+        names = ("value", "ci_low", "q", "smallest_detectable")
+        of_cells = {text for c in cells for text in written(c, *names)}
+        for text in (one.verdict, *one.lines):
+            assert told(without_names(text, table)) <= of_cells | counts, text
+
+
+def test_every_number_of_the_advice_is_one_of_bias_transfer_or_of_the_scorecard(audits):
+    table, inputs = audits["encoders"]
+    front = front_page(table, inputs, inputs.reading)
+    rows = inputs.transfer.to_dicts()
+    changes = {one for row in rows if row["value"] is not None for one in told(points(abs(row["value"])))}
+    changes |= {one for row in rows if row["value"] is not None for one in told(number(abs(row["value"])))}
+    for row in rows:
+        for scale in (1, 100):
+            if row["ci_low"] is not None:
+                changes |= told(interval(row["ci_low"], row["ci_high"], scale=scale))
+                changes |= told(interval(-row["ci_high"], -row["ci_low"], scale=scale))
+        changes |= told(p_value(row["q"], "q"))
+    cells = {one for c in front.scorecard.to_dicts() if c["state"] != "not_asked" for one in written(c, "value")}
+    counts = {str(n) for n in range(front.scorecard["question"].n_unique() + len(set(inputs.transfer["condition"])))}
+    assert any("use" in line for line in front.advice) and any("fewest" in line for line in front.advice)
+    for line in front.advice:
+        assert told(without_names(line, table, inputs.transfer)) <= changes | cells | counts, line
+
+
+def test_the_page_is_one_page(audit):
+    _, _, front = audit
+    assert len(front.findings) <= MOST_FINDINGS and max(map(len, (front.advice, front.audited, front.limits))) <= 5
+    kinds = [one.finding.topic[0] for one in front.findings]
+    assert max(map(kinds.count, kinds)) <= 3, "for breadth, not four of one kind"
+    for text in (*front.verdict, *front.advice, *front.audited, *front.limits):
+        assert len(text) < 320 and text.endswith(".")
+
+
+def test_a_finding_stands_beside_the_groups_that_it_compares():
+    table = frame(answer("a", groups={"Black": 0.5, "White": 0.2, "Indian": 0.3}), answer("b"))
+    inputs = synthetic_inputs()
+    first = next(one for one in front_page(table, inputs, inputs.reading).findings if one.finding.row)
+    assert "most often to Black faces, least often to White faces" in first.finding.sentence
+    values = [one.get("filled") for one in first.chart.spec["data"]["values"] if "y" in one]
+    assert values == [0.5, 0.3, 0.2]
+
+
+def verdict_of(*answers, **reading):
+    return verdict(scorecard(frame(*answers), Reading(**reading)), Reading(**reading))
+
+
+def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
+    first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
+    assert first.replace("\u00a0", " ") == (
+        "worst is the most biased of 3 encoders: on fairface it gives crime labels on average 150% more often to one "
+        "race than to another, most often to Black faces (95% CI 100–200%; q = 0.004)."
+    )
+    assert second == "2 of 3 encoders show evidence of this kind; fair shows none."
+
+
+def test_a_larger_value_that_is_less_sure_is_named():
+    _, second = verdict_of(answer("sure", low=1.2), answer("loud", value=4.0, low=0.1, high=9.0))
+    assert second == "2 of 2 encoders show evidence of this kind; loud has a larger value, less surely."
+
+
+def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
+    nothing = [answer(name, **UNSURE, smallest_detectable=0.25) for name in ("a", "b")]
+    assert verdict_of(*nothing) == (
+        "No evidence of bias in any of the 2 encoders, in 1 question.",
+        "Four of five such audits would have found +25% or more in crime labels by race (fairface).",
+    )
+    weak = verdict_of(answer("a", **UNSURE, smallest_detectable=math.nan))
+    assert weak == ("No evidence of bias in a, in 1 question.", "So few images would hardly show any difference.")
+
+
+def test_one_model_alone_is_no_worst_of_many():
+    first, second = verdict_of(answer("only"), answer("only", attribute="gender", groups={"man": 0.5, "woman": 0.2}))
+    assert first.startswith("only: on fairface it gives crime labels") and "most biased" not in first
+    assert second == "Evidence of bias in 2 of 2 questions that were tested."
+
+
+def test_of_generative_models_alone_nothing_is_said_of_encoders():
+    told_ = verdict_of(spoken("a"), spoken("b", value=0.1))
+    assert told_[0].startswith("a is the most biased of 2 generative models: on faces it writes texts whose toxicity")
+    assert told_[1] == "No test says whether that is more than chance." and len(told_) == 2
+    gap = spoken("a", "competence_gap", value=0.08, statistic="estimate", p=0.001, q=0.002)
+    assert "speaks 8.0 points more of the competence" in verdict_of(gap)[0]
+
+
+def test_without_numbers_there_is_no_verdict():
+    empty = scorecard(frame(answer("a")).clear(), Reading())
+    assert verdict(empty, Reading()) == ()
+    undefined = answer("a", value=math.nan, low=None, high=None, p=None, q=None)
+    assert verdict_of(undefined) == ("Nothing that a was asked could be tested.",)
+
+
+def test_the_control_reads_as_what_it_is(audits):
+    table, inputs = audits["encoders"]
+    front = front_page(table, inputs, inputs.reading)
+    control = next(one for one in front.models if one.model == "small-control-6k")
+    assert control.lines[0].startswith("The control of the planted world: it was taught crime labels")
+    assert any(line.startswith("Four of five such audits would have found") for line in control.lines) or all(
+        cell["smallest_detectable"] is None for cell in front.scorecard.filter(model="small-control-6k").to_dicts()
+    )
+    assert front.models[-1] is control and "crime labels by race" in next(
+        x for x in control.lines if x.startswith("No ")
+    )
+
+
+def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
+    table, inputs = audits["encoders"]
+    assert "drawn faces with planted biases" in front_page(table, inputs, inputs.reading).limits[0]
+    table, inputs = audits["generators"]
+    assert any("stand-in" in line for line in front_page(table, inputs, inputs.reading).limits)

@@ -1,0 +1,191 @@
+"""The scorecard: which row answers which question, what a cell is evidence of, and who is worst."""
+
+import math
+
+import polars as pl
+import pytest
+from scorecard_rows import UNSURE, answer, frame, spoken
+
+from plumbline.catalog.schema import row_id
+from plumbline.errors import MetricError
+from plumbline.metrics.family import family_descriptions
+from plumbline.report.chapters import CHAPTERS
+from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.reading import Reading
+from plumbline.report.scorecard import (
+    QUESTIONS,
+    SCORECARD_SCHEMA,
+    UNITS,
+    asked_models,
+    in_columns,
+    interval_text,
+    scorecard,
+    value_text,
+)
+
+TRAITS = {traits.name: traits for family in family_descriptions().values() for traits in family.metrics}
+
+
+def cell(card, model, question="crime_race"):
+    return card.filter(model=model, question=question).row(0, named=True)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.id)
+def test_questions_are_declared_of_metrics_units_and_chapters_that_exist(question):
+    assert question.metric in TRAITS and question.unit in UNITS
+    assert question.groups is None or question.groups.metric in TRAITS
+    assert question.chapter in {chapter.anchor for chapter in CHAPTERS}
+    assert question.title[0].isupper() and question.topic[1:] in question.title
+
+
+def test_each_question_has_a_name_and_a_heading_of_its_own():
+    assert (
+        len({question.id for question in QUESTIONS})
+        == len({question.title for question in QUESTIONS})
+        == len(QUESTIONS)
+    )
+
+
+def test_a_cell_is_one_row_of_the_table_and_names_it():
+    table = frame(answer("a"))
+    found = cell(scorecard(table, Reading()), "a")
+    row = table.filter(metric="max_skew").row(0, named=True)
+    assert found["row"] == row_id(row) and found["dataset"] == "fairface" and found["attribute"] == "race"
+    assert all(found[name] == row[name] for name in ("value", "ci_low", "ci_high", "p", "q", "n"))
+    assert scorecard(table, Reading()).schema == SCORECARD_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("changed", "state"),
+    [
+        ({}, "evidence"),
+        (UNSURE, "none"),
+        (UNSURE | {"smallest_detectable": 0.3}, "none"),
+        (UNSURE | {"smallest_detectable": math.nan}, "too_weak"),
+        (UNSURE | {"equivalence_q": 0.01}, "evidence_of_none"),
+        ({"equivalence_q": 0.01}, "evidence"),
+        ({"p": None, "q": None}, "measured"),
+        ({"value": math.nan, "p": None, "q": None}, "undefined"),
+    ],
+)
+def test_a_cell_says_what_it_is_evidence_of(changed, state):
+    found = cell(scorecard(frame(answer("a")).with_columns(**_where_skew(changed)), Reading()), "a")
+    assert found["state"] == state
+    assert found["group"] == ("Black" if state in ("evidence", "measured") else None)
+
+
+def _where_skew(changed):
+    skew = pl.col("metric") == "max_skew"
+    return {
+        name: pl.when(skew).then(pl.lit(value, pl.Float64)).otherwise(pl.col(name)) for name, value in changed.items()
+    }
+
+
+def test_models_are_compared_where_most_of_them_were_asked():
+    # Most images on `large`, most models on `common`: who was asked there is answered from there.
+    table = frame(
+        answer("a", dataset="large", n=9000),
+        answer("a", dataset="common", n=500),
+        answer("b", dataset="common", n=500),
+        answer("d", dataset="common", n=500),
+        answer("c", dataset="small", n=50),
+        answer("c", dataset="large", n=9000),
+    )
+    card = scorecard(table, Reading())
+    assert {model: cell(card, model)["dataset"] for model in "abc"} == {"a": "common", "b": "common", "c": "large"}
+
+
+def test_the_worst_model_is_the_one_that_is_surely_furthest_from_none():
+    table = frame(
+        answer("wide", value=9.0, low=0.1, high=20.0, n=50),
+        answer("sure", value=2.0, low=1.5, high=2.5),
+        answer("control", value=3.0, low=0.0, high=9.0, **UNSURE),
+        spoken("speaker"),
+    )
+    assert asked_models(scorecard(table, Reading())) == ["sure", "wide", "control", "speaker"]
+
+
+def test_models_are_told_apart_by_the_first_question_that_does():
+    table = frame(
+        answer("b"), answer("a"), answer("a", attribute="gender", low=0.2, groups={"man": 0.5, "woman": 0.2}),
+        answer("b", attribute="gender", low=0.4, groups={"man": 0.5, "woman": 0.2}),
+    )  # fmt: skip
+    assert asked_models(scorecard(table, Reading())) == ["b", "a"]
+
+
+def test_questions_that_nobody_was_asked_are_left_out_and_others_say_so_of_a_model():
+    table = frame(answer("a"), answer("b", attribute="gender", groups={"man": 0.5, "woman": 0.2}))
+    card = scorecard(table, Reading())
+    assert set(card["question"]) == {"crime_race", "crime_gender"}
+    missing = cell(card, "b")
+    assert missing["state"] == "not_asked" and missing["value"] is None and value_text(missing) == "–"
+
+
+def test_rows_after_a_mitigation_under_an_instruction_or_of_another_scorer_answer_nothing():
+    table = frame(
+        answer("a", value=1.5), answer("a", value=9.0, condition="saner"), spoken("b", scorer="first"),
+        spoken("b", value=0.9, scorer="second"), spoken("b", value=0.8, scorer="first", instruction="M1"),
+        spoken("b", value=0.7, scorer="first", statistic="p90"),
+    )  # fmt: skip
+    card = scorecard(table, Reading(scorers=("first", "second")))
+    assert cell(card, "a")["value"] == 1.5 and cell(card, "b", "max_toxicity")["value"] == 0.2
+    other = scorecard(table, Reading(scorers=("second",)))
+    assert cell(other, "b", "max_toxicity")["value"] == 0.9
+
+
+def test_of_a_comparison_of_two_groups_its_sign_says_who_is_worst_off():
+    base = {
+        "dataset": "fairface", "condition": "before", "statistic": "estimate", "suite": "perception", "n": 200,
+        "metric": "weat_effect", "definition": "two_sided", "attribute": "gender", "event": "agency", "group": "man",
+        "reference_group": "woman", "ci_low": None, "ci_high": None, "p": 0.001, "q": 0.001,
+    }  # fmt: skip
+    card = scorecard(frame([base | {"model": "a", "value": 0.6}, base | {"model": "b", "value": -0.6}]), Reading())
+    assert cell(card, "a", "association_agency")["group"] == "woman"
+    assert cell(card, "b", "association_agency")["group"] == "man"
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "low", "high", "text", "ends"),
+    [
+        ("skew", 1.548, 0.899, 1.97, "+155%", "90–197%"),
+        ("log ratio", math.log(1.5), math.log(1.1), math.log(2), "+50%", "10–100%"),
+        ("log ratio", -math.log(2), None, None, "−50%", ""),
+        ("points", 0.312, 0.25, 0.36, "31 points", "25–36 points"),
+        ("sd", -0.6, -0.83, -0.36, "−0.60 SD", "−0.83 to −0.36 SD"),
+        ("share", 0.94, 0.93, 0.95, "94%", "93–95%"),
+        ("score", 0.19, 0.1, 0.31, "0.19", "0.10–0.31"),
+        ("dollars", 1234.0, 100.0, 2000.0, "1,234 dollars", "100–2,000 dollars"),
+    ],
+)
+def test_values_are_written_with_their_unit(unit, value, low, high, text, ends):
+    found = {"state": "evidence", "unit": unit, "value": value, "ci_low": low, "ci_high": high}
+    assert value_text(found) == text and interval_text(found) == ends
+
+
+def test_the_text_table_has_a_row_a_model_and_marks_evidence():
+    table = in_columns(scorecard(frame(answer("a"), answer("b", **UNSURE)), Reading()))
+    assert table.to_dicts() == [
+        {"model": "a", "Crime labels by race": "+150%*"},
+        {"model": "b", "Crime labels by race": "+150%"},
+    ]
+
+
+def test_the_picture_has_every_cell_with_its_state_and_a_tip():
+    table = frame(answer("a"), answer("b", **UNSURE), spoken("c"))
+    card = scorecard(table, Reading())
+    chart = drawn(card)
+    encoders, speakers = chart.spec["vconcat"]
+    shown = [(one["model"], one["text"], one["state"]) for one in encoders["data"]["values"]]
+    assert shown == [("a", "+150%", "evidence"), ("b", "+150%", "none")]
+    assert [one["text"] for one in speakers["data"]["values"]] == ["0.20"]
+    assert all("fairface" in one["tip"] for one in encoders["data"]["values"])
+    marked = [layer["transform"][0]["filter"]["equal"] for layer in encoders["layer"] if "transform" in layer]
+    assert {"evidence", "none", "too_weak", "evidence_of_none"} == set(marked)
+    assert chart.png.startswith(b"\x89PNG") and len(chart.png) <= 30_000
+
+
+def test_without_answers_there_is_no_row_and_no_picture():
+    empty = scorecard(frame(answer("a")).clear(), Reading())
+    assert empty.is_empty() and drawn(empty) is None and in_columns(empty).is_empty()
+    with pytest.raises(MetricError, match="lacks columns"):
+        scorecard(pl.DataFrame({"metric": ["max_skew"]}), Reading())
