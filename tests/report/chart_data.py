@@ -2,8 +2,8 @@
 
 import altair as alt
 
-from plumbline.report.charts.chart import EXPRESSIONS
-
+ALLOWED = ("rows[datum.value]", "headings[datum.value]", "panels[datum.value]", "paper")
+"""All that charts may have: names by place, and the paper, looked up in `params`, which are values."""
 MARKS = ("filled", "hollow", "barred")
 _EXPRESSIONS = {"labelExpr", "expr", "signal", "calculate", "update", "test", "filter"}
 
@@ -49,7 +49,7 @@ def valid(chart):
         if isinstance(part, dict):
             for key, value in part.items():
                 if key in _EXPRESSIONS and isinstance(value, str):
-                    assert value in EXPRESSIONS
+                    assert value in ALLOWED
                 if key not in ("values", "datasets"):
                     walk(value)
         elif isinstance(part, list):

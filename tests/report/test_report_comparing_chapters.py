@@ -4,13 +4,11 @@ import re
 from dataclasses import replace
 
 import polars as pl
-import pytest
+from read_back import section
 
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import render
 from plumbline.report.comparison import COMPARISON_SCHEMA
-
-pytestmark = pytest.mark.usefixtures("sketched")
 
 EFFECT = {
     "factor": "size", "level_first": "small", "level_second": "large", "held": "3k, atlas", "first": "sa",
@@ -28,8 +26,7 @@ PRINTED = {
 
 def chapter(page, anchor):
     """Return the text of a section."""
-    section = page.split(f'<h2 id="{anchor}">')[1].split("</section>")[0]
-    return " ".join(re.sub(r"<[^>]+>", " ", section).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", section(page, anchor)).split())
 
 
 def made(narrow, inputs, **frames):

@@ -4,7 +4,8 @@ Specifications are plain dicts: Altair's typed objects take 60 ms a chart, which
 is the Altair object, and tests hold every specification against Altair's schema.
 
 Text from outside (names of models, labels, files) stands in data values, in `params` values and in titles, never in an
-expression; the few expressions are constants of this package (`EXPRESSIONS`).
+expression. The few expressions look names up by place, such as `rows[datum.value]`; `tests/report/chart_data.py` holds
+their list.
 """
 
 from __future__ import annotations
@@ -107,8 +108,6 @@ PNG_LIMIT = 30_000
 
 PAPER = "white"
 """What hollow dots are filled with: the value of the param `paper`, which a dark page changes."""
-EXPRESSIONS = ("rows[datum.value]", "headings[datum.value]", "panels[datum.value]", "paper")
-"""The only expressions of any chart: names by place, and the paper, looked up in `params`, which are values."""
 
 # Of which Altair class a specification is; one without these keys is a single view.
 _KINDS = {"facet": "FacetChart", "vconcat": "VConcatChart", "hconcat": "HConcatChart", "layer": "LayerChart"}
@@ -152,13 +151,6 @@ class Chart:
         return chart
 
     @property
-    def svg(self) -> str:
-        """Return the chart as an SVG document."""
-        import vl_convert
-
-        return vl_convert.vegalite_to_svg(self.spec, config=THEME)
-
-    @property
     def png(self) -> bytes:
         """Return the chart under its title as a PNG of at most `PNG_LIMIT` bytes, at the largest scale that fits."""
         import vl_convert
@@ -176,7 +168,7 @@ class Chart:
 
 
 def top_level(body: Spec, **names: Any) -> Spec:
-    """Return a specification with names in `params`, where the `EXPRESSIONS` find them."""
+    """Return a specification with names in `params`, where expressions find them."""
     params = [{"name": name, "value": value} for name, value in names.items()]
     return {"$schema": "https://vega.github.io/schema/vega-lite/v6.1.0.json", "params": params, **body}
 

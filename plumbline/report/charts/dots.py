@@ -187,7 +187,9 @@ def tip_of(source: Row, what: str, *, unit: Unit = "number") -> dict[str, str]:
 
 def written(value: float | None, unit: Unit) -> str:
     """Return a value in its unit."""
-    return {"number": number, "share": percent, "money": money}[unit](value)
+    if unit == "share":
+        return percent(value)
+    return money(value) if unit == "money" else number(value)
 
 
 def apart(place: int, of: int) -> float:
