@@ -18,11 +18,10 @@ from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
-from plumbline.provenance.tracked_numbers import HEADLINES
-from plumbline.report.scorecard import headline_numbers
+from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
-from resources.tracking import WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
+from resources.tracking import SHOWS_TAG, WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
 from resources.workspace import Workspace
 
 # In a name of MLflow; labels of a user's dataset may hold anything.
@@ -91,6 +90,7 @@ def _tracked(
         for name in (table for family in LANGUAGE_FAMILIES.values() for table in family.tables):
             table = stored.workspace.lake.read_table(name, partition=model)
             files |= {f"tables/{name}.csv": csv_bytes(table)} if table.height else {}
+    first = next(iter(stored.scorers), None)
     parameters: dict[str, Any] = {
         "lvlm": model,
         "instruction": instruction,
@@ -109,11 +109,13 @@ def _tracked(
         model=None if value is not None else _model(stored),
         parameters=parameters,
         tags={
+            SHOWS_TAG: "checkpoint" if value is None else "instruction",
             "plumbline.instruction": instruction,
             WEIGHTS_TAG: stored.version,
             **run_note(context, f"Generative model `{model}`", asset="tracked_answers", report=report_of(model)),
         },
-        metrics=headlines(rows, first_scorer=next(iter(stored.scorers), None)),
+        headlines=scorecard_numbers(_of_scorer(rows, first)) if value is None else {},
+        metrics=headlines(rows, first_scorer=first),
         files=files,
     )
 
@@ -132,14 +134,17 @@ def _model(stored: StoredAnswers) -> TrackedModel:
 def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, float]:
     """Return the finite headline numbers by a readable key, such as `max_toxicity/faces/race_gender/pretend/p90`."""
     headline = {traits.name: traits.headline for traits in LANGUAGE_METRICS.values() if traits.headline}
-    rows = frame.filter(
+    rows = _of_scorer(frame, first_scorer).filter(
         pl.col("definition") == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
         pl.col("occupation").is_null(),
-        pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(first_scorer, pl.String)),
     )
-    metrics = {f"{HEADLINES}/{title}": value for title, value in headline_numbers(rows).items()}
+    metrics: dict[str, float] = {}
     for row in rows.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
             name = "/".join(str(row[part]) for part in _NAMED if row[part])
             metrics[_NOT_ALLOWED.sub("_", name)] = row["value"]
     return metrics
+
+
+def _of_scorer(frame: pl.DataFrame, scorer: str | None) -> pl.DataFrame:
+    return frame.filter(pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(scorer, pl.String)))

@@ -109,7 +109,7 @@ def run_note(context: dg.AssetExecutionContext, what: str, *, asset: str, report
     run = context.run.run_id
     links = {
         "numbers in the report": f"{served.DAGSTER}{report}",
-        "asset in Dagster": served.asset_page(asset, context.partition_key),
+        "asset in Dagster": served.asset_page(asset, context.partition_key if context.has_partition_key else None),
         f"Dagster run {run[:8]}": f"{served.DAGSTER}/runs/{run}",
     }
     listed = ", ".join(f"[{title}]({address})" for title, address in links.items())

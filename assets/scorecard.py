@@ -1,12 +1,11 @@
 """The scorecard of an audit: models x questions, and its picture."""
 
-import base64
-
 import dagster as dg
 import polars as pl
 
 from assets.delivery import SHOWN_DIGITS, audit_file, deliver, run_note
 from assets.findings import headline_reading
+from assets.pictures import keep_pictures
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.digests import digest_json
@@ -15,7 +14,8 @@ from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of
 from plumbline.storage.files import csv_bytes
-from resources.tracking import TrackedCell, Tracking
+from resources.served import REPORT
+from resources.tracking import SHOWS_TAG, TrackedCell, Tracking
 from resources.workspace import Workspace
 
 _AUDIT = "audit"
@@ -43,29 +43,26 @@ def scorecard(
     card = cells_of(lake.read_table("metric_table", manifest=committed), headline_reading(workspace))
     written = lake.write_table("scorecard", card, details={"audit_id": committed.details["audit_id"]})
     chart = drawn(card)
-    pictures = {} if chart is None else {"scorecard.png": chart.png}
-    run = _tracked(context, workspace, committed.details["audit_id"], card, pictures)
+    pictures = {} if chart is None else {"scorecard": chart.png}
+    files = {f"{name}.png": png for name, png in pictures.items()}
+    run = _tracked(context, workspace, committed.details["audit_id"], card, files)
     sent = deliver(context, workspace, tracking, {_AUDIT: run}, first=_AUDIT)
-    shown = {name.removesuffix(".png"): dg.MetadataValue.md(_picture(name, png)) for name, png in pictures.items()}
+    shown = keep_pictures(workspace, pictures, asset="scorecard")
     asked = ("kind", "question", "title", "unit", "state", "row", "chapter")
     return materialised(
         written,
         lake=lake,
         frame=card,
+        **shown,
         models=card["model"].n_unique(),
         evidence=int((card["state"] == "evidence").sum()),
         **{
             f"{kind}s": dg.MetadataValue.md(markdown_table(in_columns(card.filter(kind=kind))))
             for kind in card["kind"].unique(maintain_order=True)
         },
-        **shown,
         **sent.state,
         **{"dagster/column_lineage": same_columns(card.drop(asked), "metric_table")},
     )
-
-
-def _picture(name: str, png: bytes) -> str:
-    return f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})"
 
 
 def _tracked(
@@ -76,7 +73,11 @@ def _tracked(
         cell=digest_json([_AUDIT, audit_id]),
         name=f"audit {audit_id[:8]}",
         parameters={"audit_id": audit_id[:SHOWN_DIGITS], "audit_file": audit_file(workspace)},
-        tags={"plumbline.condition": _AUDIT, **run_note(context, f"Audit `{audit_id[:SHOWN_DIGITS]}`")},
+        tags={
+            SHOWS_TAG: _AUDIT,
+            "plumbline.condition": _AUDIT,
+            **run_note(context, f"Audit `{audit_id[:SHOWN_DIGITS]}`", asset="scorecard", report=REPORT),
+        },
         metrics={f"questions_with_evidence/{model}": float(number) for model, number in evident.iter_rows()},
         files={"scorecard.csv": csv_bytes(card), **files},
     )

@@ -18,10 +18,10 @@ from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
-from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, scorecard_metrics
+from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, judged_numbers, scorecard_numbers
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
-from resources.tracking import WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
+from resources.tracking import SHOWS_TAG, WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
 from resources.workspace import Workspace
 
 
@@ -116,13 +116,15 @@ def _tracked(
         model=None if condition != BEFORE else _model(stored),
         parameters=parameters,
         tags={
+            SHOWS_TAG: "checkpoint" if condition == BEFORE else "mitigation",
             "plumbline.condition": condition,
             WEIGHTS_TAG: logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
             "plumbline.labeller_sha256": extended["labeller_sha256"] or "none",
             **run_note(context, f"Cell `{dataset}|{model}`", asset="tracked_run", report=report_of(model, dataset)),
         },
-        metrics=scorecard_metrics(frame, condition)
+        headlines=scorecard_numbers(frame.filter(pl.col("condition") == BEFORE)) if condition == BEFORE else {},
+        metrics=judged_numbers(frame, condition)
         | headline_metrics(frame, condition, of_texts=of_texts)
         | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},

@@ -21,6 +21,7 @@ def picture(asset: str, partition: str, name: str) -> str:
     return f"{PICTURES}/{'/'.join(quote(part, safe='') for part in (asset, partition, name))}.png"
 
 
-def asset_page(asset: str, partition: str) -> str:
-    """Return Dagster's page of a partition."""
-    return f"{DAGSTER}/assets/{quote(asset)}?{urlencode({'view': 'partitions', 'partition': partition})}"
+def asset_page(asset: str, partition: str | None) -> str:
+    """Return Dagster's page of an asset, or of a partition of it."""
+    page = f"{DAGSTER}/assets/{quote(asset)}"
+    return page if partition is None else f"{page}?{urlencode({'view': 'partitions', 'partition': partition})}"

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.provenance.tracked_numbers import HEADLINES
+from plumbline.provenance.tracked_numbers import ON_JUDGED
 from resources.workspace import Workspace
 
 # Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
@@ -26,11 +26,13 @@ for _name, _value in (
 
 EXPERIMENT = "plumbline"
 CELL_TAG, FORM_TAG, WEIGHTS_TAG = "plumbline.cell", "plumbline.form", "plumbline.checkpoint_sha256"
+SHOWS_TAG = "plumbline.shows"
+"""What a run shows: a `checkpoint`, a `mitigation` or an `instruction` of one, or an `audit`."""
 _FORM = "2"
 """What a run holds, and how it is named: one of an earlier form is replaced."""
 # Of one request: all that it may hold, and how many parameters of these.
 _MOST, _MOST_PARAMETERS = 1000, 100
-_VIEW = "plumbline-1"
+_VIEW = "plumbline-2"
 """Id of the saved view of the list of runs; a new one gets a new number, so that a person's own edit of it stays."""
 _TRAINING_PAGES = "workflowType=machine_learning"
 """Without it in an address MLflow shows its pages for chat traces beside the runs."""
@@ -41,7 +43,7 @@ _REST_S = 60.0
 _TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
 # Without it MLflow shows its pages for chat traces instead of metrics and comparisons.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-_VIEW_TAG = f"mlflow.sharedViewState.{_VIEW}"
+_VIEW_TAG = "mlflow.sharedViewState."
 _DATASET_DIGITS = 12
 _OLDEST_FIRST = {"field_name": "creation_time", "ascending": True}
 
@@ -79,8 +81,10 @@ class TrackedCell:
     model : TrackedModel, optional
         The checkpoint whose numbers of the scorecard they are; None of one that was changed, by a mitigation say.
     parameters, tags : mapping of str to str
+    headlines : mapping of str to float
+        The few numbers of the scorecard, by question, such as `Crime labels by race`; the model has them as well.
     metrics : mapping of str to float
-        Finite numbers; keys are readable, such as `Headlines/Crime labels by race` and `max_skew/race/crime`.
+        Finite numbers for charts; keys are readable, such as `max_skew/race/crime`.
     curves : mapping of str to sequence of float
         What changes over the steps of a training, such as its losses.
     files : mapping of str to bytes
@@ -92,6 +96,7 @@ class TrackedCell:
     model: TrackedModel | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    headlines: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -134,15 +139,13 @@ class Tracking:
             client = self.client()
             experiment = client.get_experiment_by_name(EXPERIMENT)
             if experiment:
-                if _VIEW_TAG not in experiment.tags:
-                    client.set_experiment_tag(experiment.experiment_id, _VIEW_TAG, _view())
+                for tag, view in {} if f"{_VIEW_TAG}{_VIEW}" in experiment.tags else _views().items():
+                    client.set_experiment_tag(experiment.experiment_id, tag, view)
                 return str(experiment.experiment_id)
             local = self._workspace.tracking_uri.startswith("sqlite:")
             location = self._workspace.tracking_artifacts.as_uri() if local else None
             return str(
-                client.create_experiment(
-                    EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS | {_VIEW_TAG: _view()}
-                )
+                client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS | _views())
             )
 
     def runs_page(self) -> str:
@@ -235,10 +238,8 @@ class Tracking:
             except MlflowException:  # another process was the first to write of this dataset, in between
                 client.log_inputs(run, *inputs)
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
-        metrics = [
-            Metric(key, value, 0, 0, **(of_model if key.startswith(f"{HEADLINES}/") else {}))
-            for key, value in cell.metrics.items()
-        ]
+        metrics = [Metric(key, value, 0, 0, **of_model) for key, value in cell.headlines.items()]
+        metrics += [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
         metrics += [
             Metric(key, curve[step], 0, step)
             for key, curve in cell.curves.items()
@@ -276,20 +277,43 @@ def _log_file(client: Any, run: str, path: str, content: bytes) -> None:
         client.log_artifact(run, str(file), None if parent == "." else parent)
 
 
-def _view() -> str:
-    """Return the list of runs as MLflow's page saves it for all: headline metrics as columns, and as the first charts.
+def _views() -> dict[str, str]:
+    """Return the saved views of the list of runs by the tag that MLflow's page keeps each in.
 
-    A page that does not know the form shows its own columns.
+    `Checkpoints` has the numbers of the scorecard as columns, as first charts, and the worst of the first question on
+    top; `Mitigations` the same on the images on which mitigations are judged. A page that does not know the form of
+    a view shows its own columns.
     """
     from plumbline.report.scorecard import QUESTIONS
 
-    columns = [f"metrics.`{HEADLINES}/{question.title}`" for question in QUESTIONS]
-    columns += [f"params.`{name}`" for name in ("dataset", "condition", "instruction")]
-    section = {"uuid": HEADLINES, "name": HEADLINES, "display": True, "isReordered": False, "isGenerated": True}
+    asked = [question.title for question in QUESTIONS]
+    of_encoders = [question.title for question in QUESTIONS if question.kind == "encoder"]
+    checkpoints = _view(
+        "Checkpoints", asked, "dataset", sort=f"metrics.`{asked[0]}`", runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'"
+    )
+    mitigations = _view(
+        "Mitigations", [f"{ON_JUDGED}/{title}" for title in of_encoders], "condition", sort="tags.`mlflow.runName`",
+        runs="tags.`plumbline.condition` != 'audit'", first=ON_JUDGED,
+    )  # fmt: skip
+    return {f"{_VIEW_TAG}{_VIEW}": checkpoints, f"{_VIEW_TAG}{_VIEW}-mitigations": mitigations}
+
+
+def _view(
+    name: str, metrics: Sequence[str], parameter: str, *, sort: str, runs: str, first: str = "Model metrics"
+) -> str:
+    columns = [f"metrics.`{metric}`" for metric in metrics]
     state = {
-        "selectedColumns": columns,
+        "searchFilter": runs,
+        "orderByKey": sort,
+        "orderByAsc": sort.startswith("tags"),
+        "selectedColumns": [f"params.`{parameter}`", *columns],
+        "columnOrder": ["attributes.`Run Name`", f"params.`{parameter}`", *columns],
+        "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 170)},
         "compareRunCharts": [],
-        "compareRunSections": [section],
+        "compareRunSections": [
+            {"uuid": first, "name": first, "display": True, "isReordered": True, "isGenerated": True}
+        ],
+        "isAccordionReordered": True,
         "runsHiddenMode": "FIRST_20_RUNS",
     }
-    return json.dumps({"name": HEADLINES, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
+    return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})

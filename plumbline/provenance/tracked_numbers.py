@@ -15,30 +15,32 @@ _HEADLINES = {
     "macro_accuracy_gain": "test_rows",
 }
 _TEST_ROWS, _JUDGED_ROWS = "test_rows", "judged_rows"
-HEADLINES, JUDGED_HEADLINES = "Headlines", "Headlines on judged images"
-"""First parts of the names of the numbers of the scorecard: by their capital they are the first section of a page."""
+ON_JUDGED = "On judged images"
+"""First part of the names of the numbers of the scorecard where they are not of all images."""
 
 
-def scorecard_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
-    """Return the numbers of the scorecard that a cell answers, such as `Headlines/Crime labels by race`.
+def scorecard_numbers(rows: pl.DataFrame) -> dict[str, float]:
+    """Return the numbers of the scorecard that metric rows of one condition answer, such as `Crime labels by race`.
+
+    With four digits: there is no room for more in a list of runs.
+    """
+    return {title: float(f"{value:.4g}") for title, value in headline_numbers(rows).items()} if rows.height else {}
+
+
+def judged_numbers(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
+    """Return the same on the images on which mitigations are judged, before one and after it alike.
 
     Parameters
     ----------
     frame : DataFrame
         Metric rows of the cell under all conditions.
     condition : str
-        `before`, or a mitigation's id. On the images on which mitigations are judged, where these are not all images,
-        the names begin with `Headlines on judged images`, before and after alike.
+        `before`, or a mitigation's id.
     """
-    judged = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)
-    alone = frame.filter(pl.col("condition") == condition)
-    if condition != BEFORE:
-        return _headed(JUDGED_HEADLINES if judged.height else HEADLINES, alone)
-    return _headed(HEADLINES, alone) | _headed(JUDGED_HEADLINES, judged)
-
-
-def _headed(first: str, rows: pl.DataFrame) -> dict[str, float]:
-    return {f"{first}/{title}": value for title, value in headline_numbers(rows).items()} if rows.height else {}
+    fewer = (frame["condition"] == BEFORE_TEST_ROWS).any()
+    judged = BEFORE_TEST_ROWS if fewer and condition == BEFORE else condition
+    rows = frame.filter(pl.col("condition") == judged)
+    return {f"{ON_JUDGED}/{title}": value for title, value in scorecard_numbers(rows).items()}
 
 
 def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True) -> dict[str, float]:

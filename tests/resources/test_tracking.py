@@ -1,6 +1,7 @@
 """Tracking: one run a cell, found again; a store that cannot be written costs no computation."""
 
 import contextlib
+import json
 import shutil
 import sqlite3
 import threading
@@ -67,13 +68,13 @@ def models(tracking):
 
 
 def test_a_checkpoint_is_one_model_with_its_headlines_on_each_dataset(tracking):
-    numbers = {"Headlines/Crime labels by race": 0.5, "max_skew/crime/crime/race": 0.5}
-    tracking.write(TrackedCell("c1", "clip · fairface", model=MODEL, metrics=numbers))
-    tracking.write(TrackedCell("c2", "clip · utkface", model=replace(MODEL, dataset="utkface"), metrics=numbers))
+    cell = TrackedCell("c1", "clip · fairface", MODEL, headlines={"Crime labels by race": 0.5}, metrics={"a/b": 0.5})
+    tracking.write(cell)
+    tracking.write(replace(cell, cell="c2", model=replace(MODEL, dataset="utkface")))
     [model] = models(tracking)
     assert (model.name, model.status, model.params["address"]) == ("clip", "READY", "here")
     assert {(metric.key, metric.dataset_name, metric.value) for metric in model.metrics} == {
-        ("Headlines/Crime labels by race", dataset, 0.5) for dataset in ("fairface", "utkface")
+        ("Crime labels by race", dataset, 0.5) for dataset in ("fairface", "utkface")
     }
     run = tracking.client().get_run(runs_of(tracking, "c1")[0].info.run_id)
     assert [each.dataset.name for each in run.inputs.dataset_inputs] == ["fairface"]
@@ -122,14 +123,14 @@ def test_a_run_of_an_earlier_form_is_replaced(tracking):
     assert written and [found.info.run_id for found in runs_of(tracking, "c1")] == [run]
 
 
-def test_the_list_of_runs_shows_the_headlines(tracking):
-    import json
-
-    experiment = tracking.client().get_experiment(tracking.experiment())
-    [view] = [json.loads(value) for key, value in experiment.tags.items() if "sharedViewState" in key]
-    assert f"metrics.`Headlines/{QUESTIONS[0].title}`" in json.loads(view["state"])["selectedColumns"]
-    [key] = [key.removeprefix("mlflow.sharedViewState.") for key in experiment.tags if "sharedViewState" in key]
-    assert tracking.runs_page().endswith(f"viewStateShareKey={key}")
+def test_the_list_of_runs_shows_the_scorecard(tracking):
+    tags = tracking.client().get_experiment(tracking.experiment()).tags
+    views = {
+        key.removeprefix("mlflow.sharedViewState."): json.loads(value) for key, value in tags.items() if "View" in key
+    }
+    shown = views[tracking.runs_page().partition("viewStateShareKey=")[2]]
+    assert shown["name"] == "Checkpoints"
+    assert f"metrics.`{QUESTIONS[0].title}`" in json.loads(shown["state"])["selectedColumns"]
 
 
 def test_another_cell_is_another_run(tracking):
