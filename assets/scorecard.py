@@ -27,7 +27,9 @@ _AUDIT = "audit"
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet", "mlflow"},
-    code_version=code_version(cells_of, in_columns, drawn, shells=[__name__, "assets.delivery", "assets.findings"]),
+    code_version=code_version(
+        cells_of, in_columns, drawn, shells=[__name__, "assets.delivery", "assets.findings", "resources.tracking"]
+    ),
 )
 def scorecard(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]

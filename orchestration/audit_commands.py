@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from orchestration.terminal import ConfigOption, console, errors, workspace_of
+from orchestration.terminal import ConfigOption, console, errors, safe, workspace_of
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
@@ -204,8 +204,13 @@ def _print_findings(workspace: Workspace) -> None:
 
     from assets.findings import headline_reading
     from plumbline.report import findings_table
+    from plumbline.report.front import verdict
+    from plumbline.report.scorecard import scorecard
 
-    findings = findings_table(workspace.lake.read_table("metric_table"), headline_reading(workspace))
+    rows, reading = workspace.lake.read_table("metric_table"), headline_reading(workspace)
+    for sentence in verdict(scorecard(rows, reading), reading):
+        console.print(safe(sentence), highlight=False)
+    findings = findings_table(rows, reading)
     if findings.is_empty():
         console.print("No finding: nothing that this audit measured shows evidence of a difference.")
         return
