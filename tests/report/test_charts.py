@@ -10,8 +10,10 @@ import pytest
 from chart_data import drawn, names, records, valid, values
 from PIL import Image
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.report.charts.chart import BLUE, PNG_LIMIT, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots
+from plumbline.report.charts.estimates import estimates
 from plumbline.report.charts.heat import Cell, heat
 
 EVIL = "</script><script>alert(1)</script> datum.x \u202e\x07"
@@ -107,6 +109,14 @@ def test_a_cell_is_where_its_row_and_column_are_dark_where_large_and_framed_wher
     assert "shade" not in undefined
     assert [r["over"] for r in records(chart) if "over" in r] == ["one", "two"]
     assert valid(chart)
+
+
+def test_of_many_models_those_with_the_largest_values_have_a_panel():
+    own = {"metric": "m", "definition": "d", "dataset": "x", "condition": "before", "statistic": "estimate"}
+    rows = metric_frame([own | {"model": f"m{i}", "group": "a", "value": float(-i)} for i in range(14)])
+    chart = estimates("n", "t", "d.", rows, row="group", panel="model")
+    assert sorted(values(chart)) == [float(-i) for i in range(13, 1, -1)]
+    assert chart.description == "d. Of 14 models the 12 with the largest values are drawn."
 
 
 def test_foreign_text_is_shown_as_data_and_stands_in_no_expression():

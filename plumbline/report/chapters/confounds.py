@@ -7,6 +7,7 @@ import polars as pl
 from plumbline.reasons import find
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.confounds import PROTECTED, SPLIT, changes, curves, slope_rows, slopes
+from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.evidence import evidence, finding_of, remark, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import ReportInputs
@@ -35,7 +36,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     few = {str(reason) for each in codes if (reason := find(each, "few_clusters"))}
     return Part.of(
         dataset,
-        [slopes(*arguments), changes(*arguments), *(curves(*arguments, model=model) for model in models)],
+        [slopes(*arguments), changes(*arguments), *(curves(*arguments, model=model) for model in models[:MOST_MODELS])],
         notes=[f"Read the intervals with care: {reason}." for reason in sorted(few)],
     )
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.chapter import Chapter, Part
+from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.text_space import valence_gaps, word_space
 from plumbline.report.evidence import evidence
 from plumbline.report.finding import Finding
@@ -81,7 +82,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     without = [model for model in inputs.models if models and model not in models]
     notes = [f"No text space of its own, or not measured: {', '.join(without)}."] if without else []
     title = "Words of agency, belief and communion"
-    return [Part.of(title, [gaps, *(word_space(words, model=model) for model in models)], notes=notes)]
+    return [Part.of(title, [gaps, *(word_space(words, model=model) for model in models[:MOST_MODELS])], notes=notes)]
 
 
 CHAPTER = Chapter(

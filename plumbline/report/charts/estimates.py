@@ -13,7 +13,7 @@ from plumbline.report.charts.chart import BLUE, DIAMOND, PALETTE, SLATE, VALENCE
 from plumbline.report.charts.dots import Dot, Rows, Series, Unit, dots
 from plumbline.report.language_words import STATISTICS, prompt_title
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, in_order
+from plumbline.report.rows import Row, in_order, largest_first
 from plumbline.report.vocabulary import attribute_title, event_title, group_title
 
 Words = Callable[[Any], str]
@@ -37,6 +37,25 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "p90": (BLUE, DIAMOND),
 }
 """Colour and shape of values that keep theirs wherever they are a series."""
+
+
+MOST_MODELS = 12
+"""Models that a chart with a panel or a block for each has at most; every one is in the table of all numbers."""
+
+
+def drawn_models(rows: pl.DataFrame, models: Sequence[str]) -> tuple[pl.DataFrame, str]:
+    """Return the rows of the models with the largest values, `MOST_MODELS` at most, and a sentence on what is left out.
+
+    Parameters
+    ----------
+    models : sequence of str
+        Which models stand first where values are equal.
+    """
+    names = largest_first(rows, tuple(models))
+    if len(names) <= MOST_MODELS:
+        return rows, ""
+    kept = rows.filter(pl.col("model").is_in(names[:MOST_MODELS]))
+    return kept, f" Of {len(names)} models the {MOST_MODELS} with the largest values are drawn."
 
 
 def estimates(
@@ -77,6 +96,9 @@ def estimates(
     """
     if source.is_empty():
         return None
+    if panel == "model":
+        source, left_out = drawn_models(source, (order or {}).get("model", ()))
+        description += left_out
     written = {**WORDS, **(words or {})}
     values = {c: in_order(source[c], tuple((order or {}).get(c, ()))) for c in (row, heading, panel, series) if c}
 

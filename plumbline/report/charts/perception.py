@@ -9,12 +9,12 @@ import polars as pl
 
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.dots import Rows, tip_of
-from plumbline.report.charts.estimates import estimates
+from plumbline.report.charts.estimates import drawn_models, estimates
 from plumbline.report.charts.heat import Cell, heat
 from plumbline.report.evidence import evidence
 from plumbline.report.numbers import MINUS, count, number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, largest_first, where
+from plumbline.report.rows import Row, by, defined, in_order, largest_first, or_nan, where
 from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_title, is_composite
 
 SCALES = (
@@ -30,7 +30,6 @@ _BLOCKS: tuple[tuple[str, Mapping[str, str]], ...] = (
     *((name, {f"{name}_positive": "positive", f"{name}_negative": "negative"}) for name in DIMENSIONS),
     (f"positive {MINUS} negative words", {dimension: dimension for dimension in DIMENSIONS}),
 )  # fmt: skip
-_COLUMNS = Rows(tuple((over, tuple(names.values())) for over, names in _BLOCKS))
 _PLACES = {event: (over, title) for over, names in _BLOCKS for event, title in names.items()}
 
 
@@ -65,39 +64,45 @@ def by_scale(
 
     Darker is further from 0, to either side; a frame is evidence of a difference. None without a row.
     """
-    rows = rows.filter(pl.col("event").is_in(list(_PLACES)))
-    largest = max((abs(v) for v in rows["value"] if defined(v)), default=0.0)
-    cells, blocks = [], []
-    for model in in_order(rows["model"], tuple(models)):
-        names: dict[str, None] = {}
-        for attribute in in_order(rows["attribute"], ATTRIBUTES):
-            for row in where(rows, model=model, attribute=attribute).sort("group", maintain_order=True).to_dicts():
-                who = comparison_title(row)
-                over, column = _PLACES[row["event"]]
-                value = row["value"]
-                what = f"{model}, {attribute_title(attribute)}, {who}, {scale_title(row['event'])}"
-                cells.append(
-                    Cell(
-                        heading=model,
-                        row=who,
-                        over=over,
-                        column=column,
-                        value=largest if math.isinf(value or 0) else abs(value) if defined(value) else math.nan,
-                        text=number(value, decimals=2) if value == value and value is not None else "–",
-                        framed=evidence(row, reading),
-                        tip=tip_of(row, what),
-                    )
-                )
-                names[who] = None
-        blocks.append((model, tuple(names)))
+    rows, left_out = drawn_models(rows.filter(pl.col("event").is_in(list(_PLACES))), tuple(models))
+    order = {name: place for place, name in enumerate(in_order(rows["attribute"], ATTRIBUTES))}
+    told = sorted(rows.to_dicts(), key=lambda row: (order[row["attribute"]], row["group"]))
+    largest = max((abs(row["value"]) for row in told if defined(row["value"])), default=0.0)
+    cells = [_of_scale(row, reading, largest) for row in told]
+    blocks = tuple(
+        (model, tuple(dict.fromkeys(cell.row for cell in cells if cell.heading == model)))
+        for model in in_order(rows["model"], tuple(models))
+    )
     present = {(cell.over, cell.column) for cell in cells}
-    columns = Rows(
-        tuple(
-            (over, kept) for over, names in _COLUMNS.blocks if (kept := tuple(n for n in names if (over, n) in present))
-        )
+    columns = tuple(
+        (over, tuple(name for name in names.values() if (over, name) in present)) for over, names in _BLOCKS
     )
     return heat(
-        name, title, description, cells=cells, rows=Rows(tuple(blocks)), columns=columns, axis=axis, cell_width=58
+        name,
+        title,
+        description + left_out,
+        cells=cells,
+        rows=Rows(blocks),
+        columns=Rows(tuple((over, names) for over, names in columns if names)),
+        axis=axis,
+        cell_width=58,
+    )
+
+
+def _of_scale(row: Row, reading: Reading, largest: float) -> Cell:
+    who, value = comparison_title(row), or_nan(row["value"])
+    over, column = _PLACES[row["event"]]
+    # An age can be a group of two attributes.
+    named = f"{who} ({attribute_title(row['attribute'])})" if row["attribute"] in ("age_group", "physical") else who
+    return Cell(
+        heading=row["model"],
+        row=named,
+        over=over,
+        column=column,
+        value=largest if math.isinf(value) else abs(value),
+        text="–" if math.isnan(value) else number(value, decimals=2),
+        framed=evidence(row, reading),
+        tip=tip_of(row, f"{row['model']}, {attribute_title(row['attribute'])}, {who}, {scale_title(row['event'])}"),
     )
 
 
@@ -176,6 +181,7 @@ def valence_correlations(table: pl.DataFrame, reading: Reading, models: Iterable
     Source: `valence_correlation`, of all images and of gender × race, or of single attributes without a crossing.
     """
     rows = where(table, metric="valence_correlation", dataset=dataset, condition="before")
+    rows, left_out = drawn_models(rows, tuple(models))
     names, attributes = in_order(rows["model"], tuple(models)), in_order(rows["attribute"], ATTRIBUTES)
     attributes = [name for name in attributes if is_composite(name)] or attributes
     rows = rows.filter(pl.col("attribute").is_null() | pl.col("attribute").is_in(attributes))
@@ -189,7 +195,7 @@ def valence_correlations(table: pl.DataFrame, reading: Reading, models: Iterable
         "Pearson's correlation, over a group's faces, of the mean cosine with the positive words and with the "
         "negative words of a dimension. Near 1 a face that is close to the one is close to the other: read both poles "
         "together. In brackets: groups with fewer "
-        f"than {reading.minimum_group} images.",
+        f"than {reading.minimum_group} images.{left_out}",
         cells=cells,
         rows=Rows.plain([EVERYONE, *groups]),
         columns=Rows(tuple((name, tuple(in_order(rows["event"], DIMENSIONS))) for name in names)),
