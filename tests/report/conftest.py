@@ -32,8 +32,3 @@ def page(table, inputs, made_once):
     """Return the rendered report."""
     folder, _ = made_once("report", lambda folder: (folder / "page.html").write_bytes(render(table, inputs).encode()))
     return (folder / "page.html").read_bytes().decode()
-
-
-@pytest.fixture
-def sketched():
-    """Do nothing: pages are made without drawing."""

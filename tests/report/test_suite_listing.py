@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.catalog.suites import Candidate, all_suites, load_suite
 from plumbline.report import render
-from plumbline.report.html import LONGEST_CELL
+from plumbline.report.page import LONGEST_CELL
 from plumbline.report.method import LONGEST, suite_listing
 from plumbline.report.vocabulary import suite_title
 
@@ -52,7 +52,7 @@ def test_every_suite_fits_the_cells_of_the_page(suite):
     assert all(row[5] for row in rows) and LONGEST < LONGEST_CELL
 
 
-def test_the_page_has_them_folded(narrow, inputs, page, sketched):
+def test_the_page_has_them_folded(narrow, inputs, page):
     assert "Which words were asked" not in page
     asked = render(narrow, replace(inputs, suites=(CRIME, load_suite("communion"))))
     (chapter,) = (part for part in asked.split("<section>") if 'id="audited"' in part)

@@ -58,7 +58,7 @@ def test_an_audit_without_encoders_has_no_empty_sections_on_them(page):
     assert not links - set(re.findall(r'\bid="([^"]+)"', page))
 
 
-def test_failed_checks_and_language_models_are_told(table, inputs, sketched):
+def test_failed_checks_and_language_models_are_told(table, inputs):
     found = [("empty answers", False, "40%", "at most 5%", None), ("complete sets", True, "all", "all", None)]
     checks = pl.DataFrame(found, schema=CHECKS_SCHEMA, orient="row")
     models = (lvlm("llava", {OFFLINE: True}, checks=checks), lvlm("vicuna", {OFFLINE: True}, base_llm_of=("llava",)))
