@@ -6,8 +6,8 @@ import pytest
 
 from plumbline.catalog.suites import Candidate, all_suites, load_suite
 from plumbline.report import render
-from plumbline.report.page import LONGEST_CELL
 from plumbline.report.method import LONGEST, suite_listing
+from plumbline.report.page import LONGEST_CELL
 from plumbline.report.vocabulary import suite_title
 
 CRIME = load_suite("crime")
