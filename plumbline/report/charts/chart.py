@@ -37,17 +37,10 @@ SLATE = "#6b7690"
 GREY = "#8a909c"
 
 ATTRIBUTE_COLOURS = {"race": BLUE, "gender": AMBER, "age_group": GREEN, "gender_race": PURPLE}
-DIAMOND = "M0,-1.3L1.3,0L0,1.3L-1.3,0Z"
-"""As large as a circle of the same size; Vega's own is half of it."""
-ATTRIBUTE_SHAPES = {"race": "circle", "gender": DIAMOND, "age_group": "square", "gender_race": "triangle-up"}
-PALETTE = (
-    (BLUE, "circle"),
-    (AMBER, DIAMOND),
-    (GREEN, "square"),
-    (VERMILION, "triangle-up"),
-    (PURPLE, "triangle-down"),
-    (SLATE, "cross"),
-)
+DIAMOND, UP, DOWN = "M0,-1.3L1.3,0L0,1.3L-1.3,0Z", "M0,-1.3L1.3,0.95H-1.3Z", "M0,1.3L1.3,-0.95H-1.3Z"
+"""A diamond and triangles as large as a circle of the same size; Vega's own are half of it."""
+ATTRIBUTE_SHAPES = {"race": "circle", "gender": DIAMOND, "age_group": "square", "gender_race": UP}
+PALETTE = ((BLUE, "circle"), (AMBER, DIAMOND), (GREEN, "square"), (VERMILION, UP), (PURPLE, DOWN), (SLATE, "cross"))
 """Colours and shapes of series that have none of their own, in this order."""
 VALENCE_COLOURS = {"negative": VERMILION, "neutral": GREY, "positive": GREEN}
 

@@ -16,6 +16,7 @@ from plumbline.report.charts.chart import (
     ATTRIBUTE_COLOURS,
     ATTRIBUTE_SHAPES,
     BLUE,
+    DOWN,
     PAPER,
     SLATE,
     WIDTH,
@@ -52,7 +53,7 @@ _BAR = "M0,-1.2L0,1.2"
 
 @dataclass(frozen=True)
 class Series:
-    """Dots of one colour and shape; shapes are Vega's (`circle`, `square`, `triangle-up`, …) or `DIAMOND`."""
+    """Dots of one colour and shape; shapes are Vega's (`circle`, `square`, …) or `DIAMOND`, `UP`, `DOWN`."""
 
     name: str
     colour: str = BLUE
@@ -62,9 +63,7 @@ class Series:
     def of_attribute(cls, attribute: str) -> Series:
         """Return an attribute in the colour and shape that it keeps through the whole report."""
         return cls(
-            attribute_title(attribute),
-            ATTRIBUTE_COLOURS.get(attribute, SLATE),
-            ATTRIBUTE_SHAPES.get(attribute, "triangle-down"),
+            attribute_title(attribute), ATTRIBUTE_COLOURS.get(attribute, SLATE), ATTRIBUTE_SHAPES.get(attribute, DOWN)
         )
 
 

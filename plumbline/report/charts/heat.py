@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from plumbline.report.charts.chart import DARK_FROM, INK, SEQUENTIAL, Chart, Spec, label, text_width, top_level
+from plumbline.report.charts.chart import DARK_FROM, SEQUENTIAL, Chart, Spec, label, text_width, top_level
 from plumbline.report.charts.dots import Rows
 
 CELL = 21
+_ON_LIGHT, _ON_DARK = "#10151f", "#ffffff"
+"""Text on coloured cells, which a dark page leaves as it is: not `INK` and `PAPER`, which it changes."""
 _GAP = 0.35
 """Between blocks of columns, in columns."""
 
@@ -128,11 +130,16 @@ def _cells(lines: int, last: float, top: float, cell_width: int, tips: list[Spec
             "legend": None,
             "scale": {"domain": [0, top], "range": list(SEQUENTIAL), "interpolate": "rgb", "clamp": True},
         },
-        "stroke": {"condition": {"test": {"field": "framed", "equal": True}, "value": INK}, "value": None},
+        "stroke": {"condition": {"test": {"field": "framed", "equal": True}, "value": _ON_LIGHT}, "value": None},
         "tooltip": tips,
     }
     tall = f"{(CELL - 2) / (cell_width - 2):.3f}"
-    on_it = {"condition": {"test": {"field": "dark", "equal": True}, "value": "white"}, "value": INK}
+    on_it = {
+        "condition": [
+            {"test": {"field": "dark", "equal": True}, "value": _ON_DARK},
+            {"test": {"field": "shade", "valid": True}, "value": _ON_LIGHT},
+        ]
+    }
     words = {
         "x": x | {"field": "x"},
         "y": y | {"field": "y"},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
-from plumbline.report.charts.chart import BLUE, SLATE, VERMILION, Chart
+from plumbline.report.charts.chart import BLUE, DOWN, SLATE, UP, VERMILION, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots
 from plumbline.report.numbers import bare_p, count, percent
 from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
@@ -31,7 +31,7 @@ from plumbline.report.vocabulary import VALENCES, probes, suite_title
 
 VERDICTS = {
     IMPROVED: Series("improved", BLUE, "circle"),
-    WORSENED: Series("worsened", VERMILION, "triangle-up"),
+    WORSENED: Series("worsened", VERMILION, UP),
     NO_EVIDENCE: Series("no evidence of a change", SLATE, "square"),
 }
 _STATES = {IMPROVED: "evidence", WORSENED: "evidence", NO_EVIDENCE: "no_evidence"}
@@ -146,7 +146,7 @@ def on_test_rows(table: pl.DataFrame, metric: str, *, condition: str) -> pl.Data
     return rows.join(where(rows, condition=condition).select(keys).unique(), on=keys, how="semi")
 
 
-_BETTER, _WORSE = Series("after, better", BLUE), Series("after, worse", VERMILION, "triangle-down")
+_BETTER, _WORSE = Series("after, better", BLUE), Series("after, worse", VERMILION, DOWN)
 
 
 def adjustment(

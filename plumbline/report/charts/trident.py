@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.charts.chart import DIAMOND, VALENCE_COLOURS, Chart
+from plumbline.report.charts.chart import DIAMOND, DOWN, UP, VALENCE_COLOURS, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
 from plumbline.report.charts.heat import Cell, heat
 from plumbline.report.numbers import percent
@@ -13,7 +13,7 @@ from plumbline.report.rows import Row, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import VALENCES, group_title, probes, suite_title
 
 SUITES = ("trident", "trident_mixed")
-_SHAPES = {"negative": "triangle-down", "neutral": DIAMOND, "positive": "triangle-up"}
+_SHAPES = {"negative": DOWN, "neutral": DIAMOND, "positive": UP}
 _ACCURACY = "macro accuracy with the probe"
 
 
@@ -23,8 +23,9 @@ def probe_rates(table: pl.DataFrame, *, model: str, dataset: str, suite: str) ->
     Rows: `probe_rate` by the logit, and `macro_accuracy` with the probe among the candidates below it. Source: the
     bubble charts of the Trident study; its normalised colour is left out, since it compares no two models.
     """
-    chosen = where(table, model=model, dataset=dataset, suite=suite, condition="before", statistic="estimate")
-    rates = where(chosen, metric="probe_rate", definition="logit").to_dicts()
+    tested = where(table, dataset=dataset, suite=suite, condition="before", statistic="estimate")
+    of_all = where(tested, metric="probe_rate", definition="logit")
+    chosen, rates = where(tested, model=model), where(of_all, model=model).to_dicts()
     accuracy = where(chosen, metric="macro_accuracy", definition="paper").to_dicts()
     valence = dict(probes())
     cells = [_cell(row, row["group"], valence) for row in rates if row["probe"] in valence]
@@ -35,12 +36,13 @@ def probe_rates(table: pl.DataFrame, *, model: str, dataset: str, suite: str) ->
     return heat(
         f"trident-{suite}-{model}-{dataset}",
         f"{suite_title(suite)}: {model} on {dataset}",
-        "Rows are classes, columns probe words by valence. Each number is the percentage of a class's images that are "
-        "taken for the probe instead of the class; the last row is macro accuracy with the probe among the candidates.",
+        "The percentage of each class's images that are taken for a probe word instead of the class. Colours are those "
+        "of all models on the dataset.",
         cells=cells,
         rows=Rows((("", classes), ("", (_ACCURACY,) if accuracy else ()))),
         columns=Rows(tuple((v, tuple(word for word, of in valence.items() if of == v)) for v in VALENCES)),
         axis="percent of the class's images taken for the probe",
+        largest=of_all["value"].fill_nan(None).max(),  # type: ignore[arg-type]
         cell_width=42,
     )
 
