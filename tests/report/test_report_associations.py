@@ -107,12 +107,12 @@ def test_cells_tell_scale_group_interval_and_evidence(measured):
     shown = cells(chart)
     assert len(shown) == 2 * 4 * (len(SCALES) + 3)
     told = shown[f"{MODELS[0]}, race, Black, communion, negative words"]
-    assert (told["text"], told["interval"], told["q"], told["n"]) == ("0.50", "0.40–0.60", "0.010", "900")
+    assert (told["text"], told["interval"], told["q"], told["n"]) == ("0.50*", "0.40–0.60", "0.010", "900")
     assert told["framed"] and told["dark"] and told["row"]
     framed = [of for of, cell in shown.items() if cell.get("framed") and "words" in of]
     assert framed == [f"{MODELS[0]}, race, Black, communion, negative words"]
     weat = shown[f"{MODELS[0]}, gender, man − woman, belief"]
-    assert weat["framed"] and (weat["text"], weat["shade"]) == ("−0.30", 0.3), "darker to either side"
+    assert weat["framed"] and (weat["text"], weat["shade"]) == ("−0.30*", 0.3), "darker to either side"
     assert names(chart)[:5] == [MODELS[0], "man − woman", *RACES]
 
 

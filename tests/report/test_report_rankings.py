@@ -74,7 +74,7 @@ def test_cells_tell_scale_group_interval_and_evidence(rankings):
     shown = cells(skew_at_k(rankings, READING, MODELS, DATASET))
     assert len(shown) == 2 * len(GROUPS) * len(SCALES)
     told = shown[f"{MODELS[0]}, race, Black, communion, negative words"]
-    assert (told["text"], told["interval"], told["q"]) == ("0.69", "0.59–0.79", "0.010")
+    assert (told["text"], told["interval"], told["q"]) == ("0.69*", "0.59–0.79", "0.010")
     assert [of for of, cell in shown.items() if cell.get("framed")] == [told["of"]]
 
 

@@ -340,7 +340,7 @@ def strongest_words(words: pl.DataFrame, reading: Reading, *, model: str, datase
         f"of all others together. {STEREOTYPE} marks words that the judge names stereotypes of the group.",
         cells=cells,
         rows=Rows.plain(map(group_title, in_order(words["group"], ()))),
-        columns=Rows.plain(_PLACES),
+        columns=Rows.plain(place for place in _PLACES if any(cell.column == place for cell in cells)),
         axis="framed: evidence that the word is said more of the group than of the others",
         cell_width=144,
     )

@@ -62,7 +62,7 @@ def by_scale(
 ) -> Chart | None:
     """Draw estimates of groups (rows, by model) by scale of words (columns) as a table of numbers.
 
-    Darker is further from 0, to either side; a frame is evidence of a difference. None without a row.
+    Darker is further from 0, to either side; a frame and an asterisk are evidence of a difference. None without a row.
     """
     rows, left_out = drawn_models(rows.filter(pl.col("event").is_in(list(_PLACES))), tuple(models))
     order = {name: place for place, name in enumerate(in_order(rows["attribute"], ATTRIBUTES))}
@@ -90,9 +90,9 @@ def by_scale(
 
 
 def _of_scale(row: Row, reading: Reading, largest: float) -> Cell:
-    who, value = comparison_title(row), or_nan(row["value"])
+    who, value, evident = comparison_title(row), or_nan(row["value"]), evidence(row, reading)
     over, column = _PLACES[row["event"]]
-    # An age can be a group of two attributes.
+    # `old` can be a group of either.
     named = f"{who} ({attribute_title(row['attribute'])})" if row["attribute"] in ("age_group", "physical") else who
     return Cell(
         heading=row["model"],
@@ -100,8 +100,8 @@ def _of_scale(row: Row, reading: Reading, largest: float) -> Cell:
         over=over,
         column=column,
         value=largest if math.isinf(value) else abs(value),
-        text="–" if math.isnan(value) else number(value, decimals=2),
-        framed=evidence(row, reading),
+        text="–" if math.isnan(value) else f"{number(value, decimals=2)}{'*' if evident else ''}",
+        framed=evident,
         tip=tip_of(row, f"{row['model']}, {attribute_title(row['attribute'])}, {who}, {scale_title(row['event'])}"),
     )
 
@@ -121,7 +121,7 @@ def associations(table: pl.DataFrame, reading: Reading, models: Iterable[str], d
         description="The difference between the mean cosines of two groups of faces with the words of a scale, in "
         "standard deviations: one group against the other where there are two, each against all others where there "
         "are more. Above 0 the group lies closer to the words. The last columns are of positive less negative words.",
-        axis="effect size (SC-WEAT, WEAT), in standard deviations; framed: evidence of a difference",
+        axis="effect size (SC-WEAT, WEAT), in standard deviations; framed and *: evidence of a difference",
     )
 
 
@@ -253,7 +253,7 @@ def skew_at_k(
         description="Faces are ranked by how well the words of a scale fit them. The number is the logarithm of a "
         f"group's share among the {count(k)} best over {AGAINST[definition]}: 0.69 is twice as many as desired, "
         "−∞ none.",
-        axis=f"Skew@k against {AGAINST[definition]}; framed: evidence of a difference",
+        axis=f"Skew@k against {AGAINST[definition]}; framed and *: evidence of a difference",
     )
 
 
