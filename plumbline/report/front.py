@@ -406,6 +406,9 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     for cell in where(card, model=model, state="measured").to_dicts():
         title, ends = BY_ID[cell["question"]].title, interval_text(cell) or "no interval"
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
+    if where(card, model=model)["kind"][0] == "encoder" and by_state["Evidence"]:
+        tries = [_mitigated(candidates, inputs) for candidates in _tried(inputs) if candidates[0].model == model]
+        lines += tries or ["No mitigation was tried on it."]
     if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
         planted = listed(event_title(event) for event in events)
@@ -497,19 +500,23 @@ def _in_short(finding: Finding) -> str:
 
 def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     """Return which model to choose, and which mitigation helps without moving bias elsewhere, or that none does."""
-    lines = _choice(card)
-    done: set[str] = set()
-    if inputs.transfer is not None:
-        cells = inputs.transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
-        for dataset, model in cells:
-            candidates = tried(inputs.transfer, dataset=dataset, model=model, leaking=inputs.audit.leaking)
-            if candidates:
-                done.add(model)
-                lines.append(_mitigated(candidates, inputs))
+    lines, candidates = _choice(card), _tried(inputs)
+    lines += [_mitigated(each, inputs) for each in candidates]
+    done = {each[0].model for each in candidates}
     encoders = asked_models(card, "encoder")
     if encoders and encoders[0] not in done and _tested(where(card, model=encoders[0], state="evidence")):
         lines.append(f"No mitigation was tried on {encoders[0]}: name some for it in the audit file.")
     return tuple(lines[:5])
+
+
+def _tried(inputs: ReportInputs) -> list[list[Tried]]:
+    """Return the mitigations that were tried, of each dataset and model together."""
+    if inputs.transfer is None:
+        return []
+    cells = inputs.transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
+    leaking = inputs.audit.leaking
+    every = (tried(inputs.transfer, dataset=dataset, model=model, leaking=leaking) for dataset, model in cells)
+    return [candidates for candidates in every if candidates]
 
 
 def _choice(card: pl.DataFrame) -> list[str]:
@@ -538,7 +545,7 @@ def _mitigated(candidates: Sequence[Tried], inputs: ReportInputs) -> str:
     if best is None:
         return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
     change = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
-    return f"For {whose} use {best.name}: it {_changed(change, inputs.audit)}; nothing gets worse beyond chance."
+    return f"For {whose} use {best.name}: it {_changed(change, inputs.audit)}; no evidence that it makes anything worse."
 
 
 def _changed(row: Row, reading: Reading) -> str:
