@@ -545,7 +545,8 @@ def _mitigated(candidates: Sequence[Tried], inputs: ReportInputs) -> str:
     if best is None:
         return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
     change = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
-    return f"For {whose} use {best.name}: it {_changed(change, inputs.audit)}; no evidence that it makes anything worse."
+    helps = _changed(change, inputs.audit)
+    return f"For {whose} use {best.name}: it {helps}; no evidence that it makes anything worse."
 
 
 def _changed(row: Row, reading: Reading) -> str:
