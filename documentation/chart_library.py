@@ -7,11 +7,13 @@ import vl_convert
 
 from resources.checkout import PROJECT
 
+VERSION = "1.9.0.post1"
+"""Of the vl-convert whose bundle lies in the file."""
 FILE = PROJECT / "plumbline" / "report" / "templates" / "vega.js.zlib"
 
 
 def main() -> None:
-    """Write what the installed vl-convert bundles; its version belongs into `plumbline.report.payload`."""
+    """Write what the installed vl-convert bundles; its version is to be noted as `VERSION`."""
     FILE.write_bytes(zlib.compress(vl_convert.javascript_bundle().encode(), 9))
     print(FILE, version("vl-convert-python"))
 

@@ -24,8 +24,6 @@ DIGITS = 3
 """Significant digits of the numbers in the page; `plumbline explain` and the exports have all."""
 NUMBERS = ("value", "ci_low", "ci_high", "p", "q", "smallest_detectable")
 LITTLE_ENDIAN = "<u4"
-LIBRARY_VERSION = "1.9.0.post1"
-"""Of vl-convert, whose bundle `library` is."""
 
 
 def packed(data: bytes) -> bytes:

@@ -8,8 +8,9 @@ from importlib.metadata import version
 import polars as pl
 import pytest
 
+from documentation.chart_library import VERSION
 from plumbline.catalog.schema import IDENTIFYING
-from plumbline.report.payload import LIBRARY_VERSION, NUMBERS, all_numbers, columns, fewer, library
+from plumbline.report.payload import NUMBERS, all_numbers, columns, fewer, library
 
 
 def read_back(data):
@@ -54,7 +55,7 @@ def test_what_only_supports_other_numbers_is_left_out_first_and_whole_kinds_at_a
 
 
 def test_the_library_is_that_of_the_pinned_version():
-    assert version("vl-convert-python") == LIBRARY_VERSION, "python -m documentation.chart_library writes it anew"
+    assert version("vl-convert-python") == VERSION, "python -m documentation.chart_library writes it anew"
 
 
 @pytest.mark.slow
