@@ -6,19 +6,20 @@ Needs Chromium (or Chrome) on this machine, and an audit: `make audit` first. Th
 for it, and ended.
 """
 
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import mlflow
-from PIL import Image, ImageChops
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
 
 from documentation.graph import draw_graph
 from resources.checkout import PROJECT
@@ -31,18 +32,8 @@ COMPARED = ("small-bazaar-3k", "small-control-3k")
 """Whose runs on FairFace are compared: a biased checkpoint, and one whose captions were fair."""
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-_COLOURS, _LONGEST_S = 128, 120
-_TALL, _MARGIN = 2400, 24
-"""Pixels that no chosen part of a chapter reaches, and that are left below it."""
-_PARTS = {
-    "findings": "ol.findings ~ *, ol.findings > li:nth-child(n + 7) { display: none }",
-    "bias": "section > figure ~ * { display: none }",
-}
-"""Chapter -> what leaves only its top, so that a picture ends where a finding or a figure does."""
+_COLOURS, _LONGEST_S, _SETTLED_MS = 128, 120, 10_000
+"""Of a picture, for a server to start, and for a page of a server to have everything that it shows."""
 
 
 def main() -> int:
@@ -56,18 +47,36 @@ def main() -> int:
     draw_graph()
     SAMPLE.write_text(_without_local_links(workspace.report.read_text("utf-8")), "utf-8")
     print(SAMPLE)
-    for chapter, top in _PARTS.items():
-        _take_chapter(browser, chapter, workspace.report, top)
+    with sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
+        _take_report(page, workspace.report)
+        _take_servers(page)
+    return 0
+
+
+def _take_report(page: Page, report: Path) -> None:
+    """Take the first screen of the report, and the first chart of its first chapter."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(report.as_uri())
+    page.locator('html[data-drawn="all"]').wait_for()
+    _keep("findings", page.screenshot())
+    page.set_viewport_size({"width": 930, "height": 800})
+    _keep("bias", page.locator("#bias figure").first.screenshot())
+
+
+def _take_servers(page: Page) -> None:
     servers = subprocess.Popen([sys.executable, "-m", "orchestration", "ui"], cwd=PROJECT)
     try:
         for address in (DAGSTER, MLFLOW):
             _wait_for(address)
-        _take(browser, "dagster", f"{DAGSTER}/asset-groups", height=800)
-        _take(browser, "mlflow", _comparison(), height=1000)
+        for name, address, height in (("dagster", f"{DAGSTER}/asset-groups", 800), ("mlflow", _comparison(), 1000)):
+            page.set_viewport_size({"width": 1400, "height": height})
+            page.goto(address)
+            page.wait_for_timeout(_SETTLED_MS)
+            _keep(name, page.screenshot())
     finally:
         servers.terminate()
         servers.wait(timeout=60)
-    return 0
 
 
 def _without_local_links(report: str) -> str:
@@ -75,32 +84,10 @@ def _without_local_links(report: str) -> str:
     return re.sub(r'<a href="file://[^"]*"[^>]*>[^<]*</a>', "–", report)
 
 
-def _take_chapter(browser: str, name: str, report: Path, top: str) -> None:
-    """Take one chapter, of which the style `top` leaves the first parts; a browser without a window does not scroll."""
-    alone = f"main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }} h2 {{ margin: 0 }} {top}"
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        page.write_text(report.read_text("utf-8").replace("</head>", f"<style>{alone}</style></head>", 1), "utf-8")
-        _take(browser, name, page.as_uri(), width=1060, height=_TALL, below=_MARGIN)
-
-
-def _take(browser: str, name: str, address: str, *, height: int, width: int = 1400, below: int | None = None) -> None:
-    """Take a page; with `below`, only as far down as there is something to see, and so many pixels more."""
+def _keep(name: str, png: bytes) -> None:
+    """Write a picture with few colours, which makes the file a third."""
     path = IMAGES / f"{name}.png"
-    with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(  # noqa: S603
-            [
-                browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}",
-                "--virtual-time-budget=20000", f"--screenshot={path}", address,
-            ],
-            check=True, capture_output=True, timeout=_LONGEST_S,
-        )  # fmt: skip
-    # Few colours are in a page: a palette makes the file a third.
-    picture = Image.open(path).convert("RGB")
-    seen = ImageChops.difference(picture, Image.new("RGB", picture.size, "white")).getbbox()
-    if below is not None and seen is not None:
-        picture = picture.crop((0, 0, width, min(height, seen[3] + below)))
-    picture.quantize(_COLOURS).save(path, optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
     print(path)
 
 
