@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from plumbline.report.charts.chart import GRID, SOFT, Chart, Spec, label, top_level
+from plumbline.report.charts.chart import SOFT, Chart, Spec, label, top_level
 from plumbline.report.charts.estimates import STYLES, estimates
 from plumbline.report.numbers import MINUS, percent
 from plumbline.report.reading import Reading
@@ -110,7 +110,10 @@ def _layers(reach: float, traits: list[str]) -> list[Spec]:
     fill = {"condition": {"test": {"field": "pole", "equal": poles[1]}, "value": 0}, "value": 1}
     tips = [{"field": name, "type": "nominal"} for name in ("word", "trait", "pole")]
     axes: list[Spec] = [
-        {"mark": {"type": "rule", "stroke": GRID}, "encoding": {channel: {"datum": 0, **_only_scale(axis("x"))}}}
+        {
+            "mark": {"type": "rule", "style": "line", "strokeWidth": 0.7},
+            "encoding": {channel: {"datum": 0, **_only_scale(axis("x"))}},
+        }
         for channel in ("x", "y")
     ]
     return [
