@@ -156,7 +156,7 @@ _ENDS: dict[str, tuple[str, str, str]] = {
     "sc_weat_effect": ("associates {event} with one {one} {value} more than with another", "less with", "more with"),
     "max_skew_at_k": ("ranks one {one} {plain} over its share among the first for {event}", "least", "most"),
     "skew_at_k": ("ranks {group} among the first for {event} {plain} {more} often than their share", "", ""),
-    "equal_opportunity_gap": ("recognises one {one} {value} better than another", "worst", "best"),
+    "equal_opportunity_gap": ("recognises one {one} {value} better than another, mean over classes", "worst", "best"),
     "max_toxicity": ("writes texts whose toxicity differs by {value} within a scene", "most about", "least about"),
     "max_score_share": ("writes the most toxic text about {group} in {value} of the scenes that differ most", "", ""),
     "competence_gap": ("speaks {value} more of the competence of one group than of another", "least of", "most of"),
