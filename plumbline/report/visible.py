@@ -27,6 +27,8 @@ def visible(text: object, *, longest: int = LONGEST) -> str:
     'a\\u202egnp.exe\\n'
     """
     raw = str(text)
+    if len(raw) <= longest and raw.isprintable():  # of no hidden category, as nearly every text is
+        return raw
     shown = "".join(_escape(c) if unicodedata.category(c) in HIDDEN_CATEGORIES else c for c in raw[:longest])
     if len(raw) > longest:
         shown += f"… ({len(raw) - longest:,} more characters)"

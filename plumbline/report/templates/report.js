@@ -39,7 +39,9 @@
   const hideTip = () => { tip.hidden = true; };
   const ofMark = (handler, event, item, value) => {
     if (value === null || value === undefined || value === "") return hideTip();
-    const lines = typeof value === "object" ? Object.entries(value).map(([name, said]) => `${name}: ${said}`) : String(value).split("\n");
+    // A field that a mark lacks is "undefined"; an undefined value is one as well, and is said.
+    const lines = typeof value !== "object" ? [value]
+      : Object.entries(value).filter(([name, said]) => said !== "undefined" || name === "value").map(([name, said]) => `${name}: ${said}`);
     showTip(lines.map(visible), event.clientX, event.clientY);
   };
   if (tip) {
@@ -143,10 +145,10 @@
     });
     return button;
   }
-  function openDock(id, title, entries) {
+  function openDock(id, title, said) {
     opener = document.activeElement;
-    const list = make("dl"), command = `plumbline explain ${id}`;
-    for (const [name, said] of entries) list.append(make("dt", name), make("dd", visible(said)));
+    const list = make(typeof said === "string" ? "p" : "dl", typeof said === "string" ? said : ""), command = `plumbline explain ${id}`;
+    if (typeof said !== "string") for (const [name, value] of said) list.append(make("dt", name), make("dd", visible(value)));
     const close = make("button", "Close", { type: "button" });
     close.addEventListener("click", closeDock);
     const line = make("p");
@@ -256,7 +258,7 @@
       if (all.id(at) === id) row = at;
       if (at % 20000 === 19999) await new Promise((then) => setTimeout(then));
     }
-    if (row < 0) return openDock(id, "This row is not in this page", [["where", "it is in the metric table, where plumbline explain finds it"]]);
+    if (row < 0) return openDock(id, "This row is not in this page", "It may be in the metric table, where plumbline explain finds it.");
     describe(all, row, id);
   }
   function describe(all, row, id) {
@@ -364,7 +366,7 @@
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a");
-    if (link?.dataset.row && link.dataset.tip) openDock(link.dataset.row, link.closest("tr").cells[0].textContent, [["says", link.dataset.tip]]);
+    if (link?.dataset.row && link.dataset.tip) openDock(link.dataset.row, link.closest("tr").cells[0].textContent, link.dataset.tip);
     else if (link?.dataset.model) begin().then(() => { find("filters").elements.model.value = JSON.stringify(link.dataset.model); choose(); });
     else if (link?.hash && link.hash === location.hash) follow();
   });
