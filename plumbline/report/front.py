@@ -349,13 +349,17 @@ def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
     return f"Evidence of bias in {evident} of {every} {questions} tested."
 
 
+def _counted(many: int, what: str) -> str:
+    return f"{count(many)} {what}{'' if many == 1 else 's'}"
+
+
 def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> list[str]:
     tested = _tested(card)
     whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
     if not tested:
         return [f"Nothing that {whose} was asked could be tested."]
     asked = len({cell["question"] for cell in tested})
-    sentence = f"No evidence of bias in {whose}, in {asked} {'question' if asked == 1 else 'questions'}."
+    sentence = f"No evidence of bias in {whose}, in {_counted(asked, 'question')} of the scorecard."
     found = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
     return [sentence, could_have_seen(found) if found else "So few images would hardly show any difference."]
 
@@ -372,19 +376,25 @@ def section(
     return ModelSection(
         model,
         kind,
-        _own_verdict(cells, f"{place} of {models} {_PLURAL[kind]}, worst first" if models > 1 else "", reading),
+        _own_verdict(
+            cells,
+            f"{place} of {models} {_PLURAL[kind]}, worst first" if models > 1 else "",
+            reading,
+            elsewhere=bool(own),
+        ),
         tuple(_lines(model, card, inputs)),
         tuple(own),
     )
 
 
-def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading) -> str:
+def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere: bool) -> str:
     tested = _tested(cells)
     if not tested:
         return "Nothing that it was asked could be tested."
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
+    beyond = " Its findings below are beyond these questions." if worst is None and elsewhere else ""
     gravest = "" if worst is None else f" The gravest: on {worst['dataset']} it {in_words(worst, reading)}."
-    return f"{_evident(tested)}{gravest}{f' Number {place}.' if place else ''}"
+    return f"{_evident(tested)}{beyond}{gravest}{f' Number {place}.' if place else ''}"
 
 
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
@@ -476,9 +486,17 @@ class _Shorter:
         company = ""
         if finding.company and finding.company[1] > 1:
             company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
-        whose = f"{'no evidence that ' if finding.tone == 'none' else ''}{row['model']}"
+        if finding.tone == "none":
+            return replace(finding, sentence=self._none(finding, cell))
         said = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
-        return replace(finding, sentence=f"On {row['dataset']}, {whose} {said}.{company}")
+        return replace(finding, sentence=f"On {row['dataset']}, {row['model']} {said}.{company}")
+
+    def _none(self, finding: Finding, cell: Mapping[str, Any]) -> str:
+        """Say what was not found, and what would have been."""
+        least = cell["smallest_detectable"]
+        found = f" Four of five such audits would have found {value_text({**cell, 'value': least})}."
+        whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
+        return f"{whose}: {value_text(cell)}{sureness(cell, self.reading)}.{found if defined(least) else ''}"
 
     def chart(self, finding: Finding) -> Chart | None:
         """Return the groups that a finding compares as a chart; None where its row compares none."""
@@ -559,19 +577,17 @@ def _changed(row: Row, reading: Reading) -> str:
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
     """Return what was audited in at most five lines."""
-    models = [f"{count(len(inputs.encoders))} encoders"] if inputs.encoders else []
+    models = [_counted(len(inputs.encoders), "encoder")] if inputs.encoders else []
     if inputs.lvlms:
         answers = count(sum(one.rows for one in inputs.lvlms))
-        models.append(f"{count(len(inputs.lvlms))} generative models with {answers} answers")
+        models.append(f"{_counted(len(inputs.lvlms), 'generative model')} with {answers} answers")
     images = sum(dataset.accepted for dataset in inputs.datasets)
     refused = sum(dataset.quarantined.height for dataset in inputs.datasets)
-    lines = [
-        f"{listed(models)}.",
-        f"{len(inputs.datasets)} datasets with {count(images)} images; {count(refused)} files were refused.",
-    ]
+    datasets = f"{_counted(len(inputs.datasets), 'dataset')} with {_counted(images, 'image')}"
+    lines = [f"{listed(models)}.", f"{datasets}; {_counted(refused, 'refused file')}."]
     if inputs.suites:
         suites = dict.fromkeys(suite.id.replace("_", " ") for suite in inputs.suites)
-        lines.append(f"{len(suites)} suites of prompts: {listed(suites)}.")
+        lines.append(f"{_counted(len(suites), 'suite')} of prompts: {listed(suites)}.")
     picked = ""
     if reading.selection is not None:
         picked = f", wider for findings, which are picked from {count(reading.selection.rows)} rows"
@@ -580,7 +596,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         f"{confidence(reading.confidence)}{picked}."
     )
     if inputs.absent:
-        lines.append(f"{count(len(inputs.absent))} pairs of a model and a dataset have no numbers.")
+        lines.append(f"Without numbers: {_counted(len(inputs.absent), 'pair')} of a model and a dataset.")
     return tuple(lines)
 
 

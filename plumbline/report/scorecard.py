@@ -324,8 +324,9 @@ def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
         rows = spoken(rows)
     prompts = {name: place for place, name in enumerate(prompt_ids("all"))}
     by_place: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in sorted(rows.to_dicts(), key=lambda row: -question.definitions.index(row["definition"])):
-        by_place.setdefault(tuple(row[name] for name in _PLACE), {})[row["model"]] = row
+    for row in sorted(rows.to_dicts(), key=lambda row: question.definitions.index(row["definition"])):
+        # Of several readings, such as two k of a ranking, the first of the table: that of the audit file.
+        by_place.setdefault(tuple(row[name] for name in _PLACE), {}).setdefault(row["model"], row)
 
     def preference(place: tuple[Any, ...]) -> tuple[Any, ...]:
         answered = by_place[place]

@@ -104,7 +104,8 @@ def test_every_number_of_a_finding_is_one_of_its_row(audit):
             continue
         seen += 1
         counts = {str(one) for one in finding.company or ()}
-        assert told(without_names(finding.sentence, table)) <= written(rows[finding.row]) | counts, finding.sentence
+        names = ("value", "ci_low", "q", *(["smallest_detectable"] if finding.tone == "none" else []))
+        assert told(without_names(finding.sentence, table)) <= written(rows[finding.row], *names) | counts
     assert seen
 
 
@@ -194,11 +195,14 @@ def test_a_larger_value_that_is_less_sure_is_named():
 def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
     nothing = [answer(name, **UNSURE, smallest_detectable=0.25) for name in ("a", "b")]
     assert verdict_of(*nothing) == (
-        "No evidence of bias in any of the 2 encoders, in 1 question.",
+        "No evidence of bias in any of the 2 encoders, in 1 question of the scorecard.",
         "Four of five such audits would have found +25% or more in crime labels by race (fairface).",
     )
     weak = verdict_of(answer("a", **UNSURE, smallest_detectable=math.nan))
-    assert weak == ("No evidence of bias in a, in 1 question.", "So few images would hardly show any difference.")
+    assert weak == (
+        "No evidence of bias in a, in 1 question of the scorecard.",
+        "So few images would hardly show any difference.",
+    )
 
 
 def test_one_model_alone_is_no_worst_of_many():

@@ -184,6 +184,13 @@ def test_the_picture_has_every_cell_with_its_state_and_a_tip():
     assert chart.png.startswith(b"\x89PNG") and len(chart.png) <= 30_000
 
 
+def test_of_very_many_models_the_worst_are_drawn_and_the_others_counted():
+    table = frame(*(answer(f"model-{place:02}", low=1 + place / 100) for place in range(40)))
+    (panel,) = drawn(scorecard(table, Reading())).spec["vconcat"]
+    assert len({one["model"] for one in panel["data"]["values"]}) == 30 and panel["height"] == 24 * 30
+    assert panel["title"]["text"] == ["Encoders, worst first; 10 more are not drawn"]
+
+
 def test_without_answers_there_is_no_row_and_no_picture():
     empty = scorecard(frame(answer("a")).clear(), Reading())
     assert empty.is_empty() and drawn(empty) is None and in_columns(empty).is_empty()

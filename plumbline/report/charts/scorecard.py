@@ -10,6 +10,8 @@ from plumbline.report.scorecard import BY_ID, UNITS, Kind, asked_models, asked_q
 from plumbline.report.scorecard_table import STATES, score_tip
 
 CELL_WIDTH, CELL_HEIGHT = 66, 24
+MOST_MODELS = 30
+"""Of more models the worst are drawn: a picture of all could not be read."""
 _KINDS: tuple[Kind, ...] = ("encoder", "generator")
 _TITLES = {"encoder": "Encoders, worst first", "generator": "Generative models, worst first"}
 _CIRCLE, _BAR, _CROSS = "circle", "M0,-1L0,1", "M-0.7,-0.7L0.7,0.7M-0.7,0.7L0.7,-0.7"
@@ -52,6 +54,7 @@ def scorecard(card: pl.DataFrame) -> Chart | None:
 
 def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
     questions, models = asked_questions(card, kind), asked_models(card)
+    left, models = len(models[MOST_MODELS:]), models[:MOST_MODELS]
     columns = {question.id: _column(question.id) for question in questions}
     values = [
         {
@@ -62,6 +65,7 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
             "tip": score_tip(row),
         }
         for row in card.to_dicts()
+        if row["model"] in models
     ]
     heads = {"orient": "top", "labelAngle": -35, "labelLimit": 240, "labelColor": INK, "labelBaseline": "middle"}
     x = {"field": "question", "type": "nominal", "sort": list(columns.values()), "title": None, "axis": heads}
@@ -94,7 +98,7 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
         "data": {"values": values},
         "width": CELL_WIDTH * len(questions),
         "height": CELL_HEIGHT * len(models),
-        "title": {"text": [_TITLES[kind]], "color": SOFT},
+        "title": {"text": [f"{_TITLES[kind]}{f'; {left} more are not drawn' if left else ''}"], "color": SOFT},
         "layer": [*marks, words],
     }
 
