@@ -1,4 +1,4 @@
-"""The audit report: findings in words, tables and figures from the metric table, one HTML file.
+"""The audit report: findings in words, charts and tables from the metric table, one HTML file.
 
 >>> from plumbline.report import findings_table, render
 """

@@ -10,6 +10,7 @@ from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINE
 from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import Chart, label
+from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.mitigations import adjustment, adjustments, changes
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
@@ -131,7 +132,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         by_model = _by_model(transfer, inputs, dataset) if transfer is not None else []
         if len(by_model) > 1:
             parts.append(_overview(by_model, dataset))
-        parts += [_of_model(of_model, inputs) for of_model in by_model]
+        parts += [_of_model(of_model, inputs) for of_model in by_model[:MOST_MODELS]]
         parts += _probe_by_probe(table, inputs, dataset)
     return parts
 

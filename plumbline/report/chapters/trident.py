@@ -6,6 +6,7 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import Chart
+from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.trident import SUITES, gaps_by_valence, probe_rates
 from plumbline.report.evidence import evidence, finding_of, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
@@ -25,7 +26,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     rates = (
         probe_rates(own, model=model, dataset=dataset, suite=suite)
         for suite in SUITES
-        for model in _widest_first(own, inputs.models, suite)
+        for model in _widest_first(own, inputs.models, suite)[:MOST_MODELS]
     )
     return Part.of(dataset, [gaps_by_valence(own, inputs.audit, inputs.models, dataset), *rates])
 

@@ -10,6 +10,7 @@ import polars as pl
 from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
 from plumbline.report.charts.chart import BLUE, DOWN, SLATE, UP, VERMILION, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots
+from plumbline.report.charts.estimates import drawn_models
 from plumbline.report.numbers import bare_p, count, percent
 from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
 from plumbline.report.transfer import (
@@ -162,7 +163,7 @@ def adjustment(
         Id of the logit adjustment, as in `adjustments`.
     """
     rows = on_test_rows(where(table, dataset=dataset, suite=suite), "macro_accuracy", condition=condition)
-    after = where(rows, condition=condition, statistic="mean")
+    after, left_out = drawn_models(where(rows, condition=condition, statistic="mean"), models)
     values, valence = by(rows, "model", "probe", "condition", "statistic"), dict(probes())
     marks = []
     for row in after.to_dicts():
@@ -191,7 +192,7 @@ def adjustment(
     return dots(
         f"adjustment-{condition}-{suite}-{dataset}",
         f"Probe by probe before and after {condition}: {suite_title(suite)}, {dataset}",
-        "One line a probe, from the accuracy before (stroke) to the accuracy after (dot), one panel a model.",
+        f"A line a probe, from the accuracy before (stroke) to the accuracy after (dot), a panel a model.{left_out}",
         marks=marks,
         rows=Rows(tuple((v, tuple(word for word, of in valence.items() if of == v)) for v in VALENCES)),
         panels=in_order(after["model"], models),

@@ -10,7 +10,7 @@ import polars as pl
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.charts.chart import PALETTE, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
-from plumbline.report.charts.estimates import estimates
+from plumbline.report.charts.estimates import drawn_models, estimates
 from plumbline.report.charts.heat import Cell, heat
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, or_nan, where
@@ -124,7 +124,7 @@ def shares(
     rows = where(table, metric="outcome_proportion", dataset=dataset, suite=suite, event=event, condition="before")
     rows = rows.drop_nulls(["attribute", "group"])
     attributes = [a for a in in_order(rows["attribute"], ATTRIBUTE_ORDER) if is_composite(a) is composite]
-    rows = rows.filter(pl.col("attribute").is_in(attributes))
+    rows, left_out = drawn_models(rows.filter(pl.col("attribute").is_in(attributes)), models)
     known = _planted(planted, dataset=dataset, suite=suite, event=event)
     overall = where(table, metric="harm_rate", condition="before", dataset=dataset, suite=suite, event=event)
     everyone = {row["model"]: row["value"] for row in overall.to_dicts() if defined(row["value"])}
@@ -132,7 +132,7 @@ def shares(
     return dots(
         f"share-{dataset}-{suite}-{event}-{'crossed' if composite else 'single'}",
         f"Who gets {event_title(event)}, {dataset}" + (" (crossed groups)" if composite else ""),
-        "Each dot is a group's share with its Wilson interval, one panel a model.",
+        f"Each dot is a group's share with its Wilson interval, one panel a model.{left_out}",
         marks=[
             Dot.of(
                 row,
@@ -258,7 +258,7 @@ def opportunity(
     groups in its columns.
     """
     rows = where(table, metric="true_positive_rate", dataset=dataset, attribute=attribute, condition="before")
-    rows = rows.filter(pl.col("value").is_finite())
+    rows, left_out = drawn_models(rows.filter(pl.col("value").is_finite()), models)
     names, groups = in_order(rows["model"], models), in_order(rows["group"], ())
     classes = tuple(group_title(name) for name in dict.fromkeys(rows["event"]))
     words: dict[str, Any] = {
@@ -269,7 +269,7 @@ def opportunity(
     if len(groups) > _MOST_SERIES:
         return heat(
             **words,
-            description=f"Each number is {said}, in percent. A row with unequal numbers is unequal opportunity.",
+            description=f"Each number is {said}, in percent; unequal numbers in a row: unequal opportunity.{left_out}",
             cells=[
                 Cell(
                     row=group_title(row["event"]),
@@ -290,7 +290,7 @@ def opportunity(
     return dots(
         **words,
         description=f"Each dot is {said}, with its Wilson interval. Dots of one row that lie apart are unequal "
-        "opportunity.",
+        f"opportunity.{left_out}",
         marks=[
             Dot.of(
                 row,
