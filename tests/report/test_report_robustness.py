@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from chart_data import drawn, names, records
+from chart_data import drawn, names, records, values
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID
 
@@ -16,6 +16,7 @@ from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import reason
 from plumbline.report import Reading, findings
 from plumbline.report.chapters import captions, equal_opportunity, robustness
+from plumbline.report.charts.outcomes import captions_by_scene, opportunity
 from plumbline.report.charts.robustness import control_similarity, harm_by_bias_size, is_control, wordings
 from plumbline.report.rows import where
 
@@ -119,6 +120,32 @@ def test_a_cell_a_filled_bin_in_brackets_where_it_holds_few_images(table, defini
     assert len(cells) == rows.height > 0
     assert sum(cell["text"].startswith("(") for cell in cells) == rows.filter(pl.col("n") < 30).height
     assert sorted(cell["shade"] for cell in cells) == pytest.approx(sorted(rows["value"]), abs=1e-4)
+
+
+def test_a_scene_has_a_percentage_a_group_in_brackets_where_few(table):
+    chart = captions_by_scene(table, READING, model=MODELS[0], dataset="pata", attribute="race")
+    shares = table.filter(
+        pl.col("attribute").is_in(["race", "scene"]), metric="outcome_proportion", model=MODELS[0],
+        suite="pata_captions", event="negative_race_caption", condition="before",
+    )  # fmt: skip
+    scenes, groups = shares.filter(attribute="scene"), shares.filter(pl.col("attribute") == "race").drop_nulls("probe")
+    cells = [record for record in records(chart) if "text" in record]
+    assert len(cells) == scenes.height + groups.height > 0
+    assert (
+        sum(cell["text"].startswith("(") for cell in cells)
+        == pl.concat([scenes, groups]).filter(pl.col("n") < 30).height
+    )
+    order = dict(scenes.select("group", "value").iter_rows())
+    assert [order[name.replace(" ", "_")] for name in names(chart)] == sorted(order.values(), reverse=True)
+
+
+def test_a_class_has_a_dot_a_group_and_a_number_where_groups_are_many(table):
+    rates = table.filter(metric="true_positive_rate", dataset="faces", attribute="gender")
+    chart = opportunity(table, READING, MODELS, "faces")
+    assert sorted(values(chart, "filled")) == pytest.approx(sorted(rates["value"]), rel=1e-4)
+    many = pl.concat([rates, rates.with_columns(group=pl.col("group") + "_2")])
+    cells = [record for record in records(opportunity(many, READING, MODELS, "faces")) if "text" in record]
+    assert sorted(cell["shade"] for cell in cells) == pytest.approx(sorted(many["value"]), abs=1e-4)
 
 
 def test_undefined_values_leave_gaps_and_no_error(table, inputs):
