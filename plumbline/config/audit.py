@@ -166,7 +166,8 @@ class Audit(Part):
     def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
         """Return (model, dataset) -> its designs, in file order, language models last.
 
-        A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions.
+        A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions,
+        about datasets that name occupations: its prompt says one, and it is compared by occupation and group.
         """
         entries_of: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
         seeing = [name for name in self.lvlms if name not in self.base_llms]
@@ -176,7 +177,8 @@ class Audit(Part):
                     entries_of[model, dataset].append(entry)
         for base_llm, built in self.base_llms.items():
             for model, dataset in [key for key in entries_of if key[0] in built]:
-                entries_of[base_llm, dataset] += entries_of[model, dataset]
+                if "occupation" in self.declarations[dataset].filled:
+                    entries_of[base_llm, dataset] += entries_of[model, dataset]
         kept = {
             key: tuple(
                 entry for entry in dict.fromkeys(entries) if key[0] not in self.base_llms or entry.asks_base_llms

@@ -125,7 +125,7 @@ class EndpointBackend:
     ----------
     sent : tuple of str
         Values of `Decoding`, and `seed`, that the endpoint gets; its own defaults hold for the others. `top_k` is only
-        sent with `send_top_k`, and with `defaults` nothing but `max_new_tokens` is.
+        sent with `send_top_k`, and with `defaults` nothing but the seed and `max_new_tokens` is.
     """
 
     device = "endpoint"
@@ -208,10 +208,11 @@ class EndpointBackend:
 
 
 def _sent(settings: EndpointSettings) -> tuple[str, ...]:
-    if settings.defaults:
-        return ("max_new_tokens",)
-    optional = {"top_k": settings.send_top_k, "seed": settings.send_seed}
-    return ("max_new_tokens", "temperature", "top_p", *(name for name, yes in optional.items() if yes))
+    own = settings.defaults
+    optional = {
+        "temperature": not own, "top_p": not own, "top_k": settings.send_top_k and not own, "seed": settings.send_seed,
+    }  # fmt: skip
+    return ("max_new_tokens", *(name for name, yes in optional.items() if yes))
 
 
 def _seed(asked: Asked) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,6 +20,12 @@ QFORMER_TOKENIZER = "qformer_tokenizer"
 
 _TOKENIZER = (("tokenizer.json",), ("tokenizer.model",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _DEFAULTS = "generation_config.json"
+DRAWN_AS: dict[str, tuple[type, Callable[[float], bool]]] = {
+    "temperature": (float, lambda value: value >= 0),
+    "top_k": (int, lambda value: value >= 0),
+    "top_p": (float, lambda value: 0 < value <= 1),
+}
+"""What of a checkpoint's own decoding is drawn with -> its type, and whether a value is one."""
 _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max_new_tokens", "use_cache")
 
 
@@ -127,8 +134,7 @@ class GeneratorFiles(CheckpointFiles):
     sees : bool
         Whether it takes images.
     own_decoding : dict
-        What the checkpoint's `generation_config.json` says of how to draw tokens. The audit draws as its `Decoding`
-        says and leaves this aside: Vicuna's file asks for temperature 0.9 and top-p 0.6. To be shown to people.
+        What the checkpoint's `generation_config.json` says of how to draw tokens: see `own_decoding`.
     """
 
     text_model: str
@@ -161,7 +167,7 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
     family, text_model, contents = generator_contents(folder, name)
     return GeneratorFiles.read(
-        name, folder, contents, family.name, text_model=text_model, sees=family.sees, own_decoding=_own_decoding(folder)
+        name, folder, contents, family.name, text_model=text_model, sees=family.sees, own_decoding=own_decoding(folder)
     )
 
 
@@ -177,8 +183,36 @@ def load_backend(files: GeneratorFiles, placement: Placement) -> Backend:
     return cast("Backend", adapter(files, placement))
 
 
-def _own_decoding(folder: Path) -> dict[str, Any]:
+def own_decoding(folder: Path) -> dict[str, Any]:
+    """Return what a checkpoint's `generation_config.json` says of how to draw tokens; of Vicuna v1.5, a top-p of 0.6.
+
+    Of it `DRAWN_AS` holds where the audit file says nothing. The rest, such as a penalty for repetition, is for people:
+    no published audit used it, and neither does this one.
+    """
     if not (folder / _DEFAULTS).is_file():
         return {}
     content = read_configuration(folder / _DEFAULTS)
-    return {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
+    said = {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
+    for key, (_, fits) in DRAWN_AS.items():
+        if said.get(key) is None:
+            said.pop(key, None)
+        elif not isinstance(said[key], int | float) or not fits(said[key]):
+            raise CheckpointError(
+                "a checkpoint's own decoding is out of range", where=folder / _DEFAULTS, found=f"{key}: {said[key]}"
+            )
+    return said
+
+
+def image_tokens(folder: Path) -> int | None:
+    """Return how many tokens an image is to the model in a folder, by its configuration; None where that is not said.
+
+    LLaVA: the patches of its vision tower, without the class token. InstructBLIP: its queries.
+    """
+    config = read_configuration(folder / TRANSFORMERS_CONFIG) if (folder / TRANSFORMERS_CONFIG).is_file() else {}
+    if config.get("model_type") == "instructblip":
+        return int(config.get("num_query_tokens", 32))
+    vision = config.get("vision_config")
+    if config.get("model_type") != "llava" or not isinstance(vision, dict):
+        return None
+    patches = int(vision.get("image_size", 336)) // int(vision.get("patch_size", 14))
+    return patches**2 + (config.get("vision_feature_select_strategy") == "full")
