@@ -64,6 +64,7 @@ def generations(
         decoding=decoding,
         root=workspace.dataset_root(sliced.dataset),
         sees=model not in workspace.audit.base_llms,
+        articles=workspace.audit.generation.articles,
     )
     missing = {}
     if isinstance(backend, StoredAnswers):

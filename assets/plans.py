@@ -285,6 +285,7 @@ def _planned(
             decoding=decoding,
             root=workspace.dataset_root(sliced.dataset),
             sees=model not in workspace.audit.base_llms,
+            articles=workspace.audit.generation.articles,
         )
         keys = pl.DataFrame({"row_key": [one.key for one in questions]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, cast
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from plumbline.catalog.prompts import Kind, prompt_ids
+from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.catalog.suites import VARIANT_OF
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part
 from plumbline.config.values import (
@@ -135,8 +136,8 @@ class AuditEntry(Part):
     """ids of `encoders`"""
     datasets: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `datasets`"""
-    suites: SuiteNames = AUDITED_SUITES
-    """what is asked; when absent all that the encoder and the dataset can answer"""
+    suites: SuiteNames = tuple(name for name in AUDITED_SUITES if name not in VARIANT_OF)
+    """what is asked; when absent all that the encoder and the dataset can answer, other readings of a suite left out"""
     mitigations: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `mitigations`; none are tried where the list is empty"""
 
@@ -178,6 +179,8 @@ class Statistics(Part):
     """of intervals"""
     min_group: int = Field(default=30, ge=1)
     """images; a smaller group is flagged"""
+    skew_k: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """of Skew@k; auto: the paper's 1,000, or half of the images where there are fewer than 2,000"""
     label_margin: float = Field(default=0.2, ge=0, lt=1)
     """automatic labels closer than this are left out in a second reading"""
 
@@ -323,6 +326,8 @@ class Generation(Part):
 
     decoding: DecodingSettings = DecodingSettings()
     """how tokens are drawn by models whose entry does not say otherwise"""
+    articles: Articles = "repaired"
+    """repaired: `an engineer` where a prompt has `a` before its slot; as_printed: `a engineer`, to the letter"""
     slice_images: int = Field(default=5000, ge=1)
     """images of a slice; a set is never cut"""
     limit: Limit = Limit()

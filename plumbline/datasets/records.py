@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
+from plumbline.catalog.suites import VARIANT_OF
 from plumbline.errors import ConfigError, ImageRejected
 
 
@@ -144,7 +145,7 @@ class Declaration:
 
     def filter_for(self, suite: str) -> str:
         """Return the name of the row filter that a suite uses on this dataset."""
-        return self.filters.get(suite, self.default_filter)
+        return self.filters.get(VARIANT_OF.get(suite, suite), self.default_filter)
 
 
 @cache

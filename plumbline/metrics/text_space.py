@@ -319,6 +319,25 @@ def prompt_embeddings(suite: Suite, embedded: Mapping[str, NDArray[np.float32]])
     return np.array([[embedded[prompt] for prompt in row] for row in wanted])
 
 
+def bare_word_rows(
+    model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
+) -> pl.DataFrame:
+    """Return `valence_cosine` and `valence_gap` of words without a template, under the definition `bare_words`.
+
+    Appendix C.1 of Hausladen et al. speaks of the text embeddings of adjectives, and does not say in which prompt.
+
+    Parameters
+    ----------
+    suite : Suite
+        `perception_words`.
+    embeddings : (1, w, d) float32
+    """
+    rows = geometry_rows(model, suite, embeddings, settings=settings).filter(
+        pl.col("definition").is_in(["template_mean", "ttest"])
+    )
+    return rows.with_columns(definition=pl.lit("bare_words"))
+
+
 def geometry_rows(
     model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
 ) -> pl.DataFrame:
