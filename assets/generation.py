@@ -42,7 +42,7 @@ _SPEC = {
 }
 
 
-@asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
+@asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **{**_SPEC, "code_version": "2"})
 def generations(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
@@ -93,6 +93,8 @@ def generations(
         frame=frame.select(_SHOWN),
         rows_per_second=answered.generated / seconds,
         own_decoding=dg.MetadataValue.json(getattr(backend, "own_decoding", {})),
+        answers_with_thinking=int((frame["thinking"].fill_null("") != "").sum()),
+        thinking_tokens=int(frame["thinking_tokens"].sum()),
         finish_reasons=dg.MetadataValue.json(dict(frame["finish_reason"].value_counts().iter_rows())),
         **work,
     )

@@ -125,6 +125,9 @@ GENERATION_SCHEMA: Schema = {
     "prompt_tokens": pl.Int64,
     "new_tokens": pl.Int64,
     "source": pl.String,
+    # what a reasoning model wrote before it
+    "thinking": pl.String,
+    "thinking_tokens": pl.Int64,
 }
 """One row per generation.
 
@@ -133,7 +136,8 @@ never generated twice. `subset` is the record's `split` where a dataset has coun
 `prompt` is an id of `plumbline.catalog.prompts`, `instruction` one of `none`, `M1` .. `M5`. `finish_reason`:
 `stop`, `length` (cut at the most new tokens), `refusal` (the API's own field), `content_filter`. A refused answer
 is data: its text may be empty. `source` is the sha256 of the weights, or what the endpoint reports: model and
-fingerprint.
+fingerprint. `thinking` is no part of `text`, and its tokens are among `new_tokens`; null where it was not looked for,
+or where nobody counted.
 """
 
 FINISH_REASONS = ("stop", "length", "refusal", "content_filter")

@@ -16,6 +16,7 @@ from PIL import Image
 from plumbline.digests import digest_json
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
+from plumbline.generators.thinking import text_apart
 from plumbline.http.chat import ChatClient, ChatReply, ChatRequest, plain_text
 from plumbline.http.client import MalformedReply, exchange, open_http, read_json
 from plumbline.http.keys import EndpointKey, read_key
@@ -224,7 +225,8 @@ def _seed(asked: Asked) -> int:
 
 
 def _answer(reply: ChatReply) -> Answer:
-    return Answer(reply.text, reply.finish_reason, reply.prompt_tokens, reply.new_tokens, reply.source)
+    thinking, text = text_apart(reply.text)
+    return Answer(text, reply.finish_reason, reply.prompt_tokens, reply.new_tokens, reply.source, thinking, None)
 
 
 # What an endpoint says that it is: its entry in `/models`, and model and fingerprint of an answer of one token.

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, cast
 
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import Family, family_of_folder
+from plumbline.checkpoints.families import family_of_folder
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
+from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, GeneratorFamily
 from plumbline.imports import import_class
 
 CHAT_TEMPLATE = "chat_template.jinja"
@@ -27,45 +28,6 @@ DRAWN_AS: dict[str, tuple[type, Callable[[float], bool]]] = {
 }
 """What of a checkpoint's own decoding is drawn with -> its type, and whether a value is one."""
 _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max_new_tokens", "use_cache")
-
-
-@dataclass(frozen=True)
-class GeneratorFamily(Family):
-    """A family of generative models; an adapter is a `module:Class` below `plumbline.generators`.
-
-    Attributes
-    ----------
-    sees : bool
-        Whether it takes images.
-    text_models : tuple of str
-        Values of `model_type` of the language model inside; its documented prompt format is known for these.
-    model_class : str
-        Class of transformers that holds the model.
-    """
-
-    sees: bool
-    text_models: tuple[str, ...]
-    model_class: str
-
-
-GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
-    family.name: family
-    for family in (
-        GeneratorFamily(
-            "llava", "LLaVA", ("llava",), "llava:LlavaBackend", 1,
-            True, ("llama", "mistral", "gemma"), "LlavaForConditionalGeneration",
-        ),
-        GeneratorFamily(
-            "instructblip", "InstructBLIP", ("instructblip",), "instructblip:InstructBlipBackend", 1,
-            True, ("llama",), "InstructBlipForConditionalGeneration",
-        ),
-        GeneratorFamily(
-            "language_model", "Language model", ("llama", "mistral", "gemma"), "language_model:LanguageModelBackend", 1,
-            False, ("llama", "mistral", "gemma"), "AutoModelForCausalLM",
-        ),
-    )
-}  # fmt: skip
-"""LLaVA-1.5, BakLLaVA (Mistral inside) and LLaVA-Gemma are one architecture of transformers, and so one family."""
 
 
 class GeneratorContents(NamedTuple):
@@ -92,6 +54,7 @@ def generator_contents(folder: Path, name: str) -> GeneratorContents:
     """
     of = f"model `{name}`"
     hint = "serve it behind an OpenAI-compatible address, and give that address in the audit file"
+    _refuse_not_meant(folder, of)
     family = family_of_folder(GENERATOR_FAMILIES, folder, of, hint=hint)
     contents = transformers_contents(
         folder,
@@ -106,6 +69,20 @@ def generator_contents(folder: Path, name: str) -> GeneratorContents:
     return GeneratorContents(family, _text_model(folder, family, of), contents)
 
 
+def _model_type(folder: Path) -> str:
+    return str(read_configuration(folder / TRANSFORMERS_CONFIG).get("model_type"))
+
+
+def _refuse_not_meant(folder: Path, of: str) -> None:
+    if (reason := NOT_MEANT.get(model_type := _model_type(folder))) is not None:
+        raise CheckpointError(
+            f"the checkpoint of {of} cannot be audited: {reason}",
+            where=folder / TRANSFORMERS_CONFIG,
+            found=f"model_type: {model_type}",
+            expected="a model that reads an image and follows instructions in words",
+        )
+
+
 def _text_model(folder: Path, family: GeneratorFamily, of: str) -> str:
     """Return the language model inside, as `config.json` says it."""
     config = folder / TRANSFORMERS_CONFIG
@@ -113,7 +90,7 @@ def _text_model(folder: Path, family: GeneratorFamily, of: str) -> str:
     inside = content.get("text_config") if family.sees else content
     # transformers' own default of both families that see, where the configuration leaves it out.
     text_model = str((inside if isinstance(inside, dict) else {}).get("model_type", "llama"))
-    if text_model not in family.text_models:
+    if family.text_models and text_model not in family.text_models:
         raise CheckpointError(
             f"the language model of {of} is of no kind that {family.title} is known to have",
             where=config,
@@ -129,6 +106,8 @@ class GeneratorFiles(CheckpointFiles):
 
     Attributes
     ----------
+    model_type : str
+        As `config.json` says it.
     text_model : str
         `model_type` of the language model inside, such as `llama`.
     sees : bool
@@ -137,6 +116,7 @@ class GeneratorFiles(CheckpointFiles):
         What the checkpoint's `generation_config.json` says of how to draw tokens: see `own_decoding`.
     """
 
+    model_type: str
     text_model: str
     sees: bool
     own_decoding: dict[str, Any]
@@ -167,8 +147,9 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
     family, text_model, contents = generator_contents(folder, name)
     return GeneratorFiles.read(
-        name, folder, contents, family.name, text_model=text_model, sees=family.sees, own_decoding=own_decoding(folder)
-    )
+        name, folder, contents, family.name, model_type=_model_type(folder), text_model=text_model, sees=family.sees,
+        own_decoding=own_decoding(folder),
+    )  # fmt: skip
 
 
 def load_backend(files: GeneratorFiles, placement: Placement) -> Backend:

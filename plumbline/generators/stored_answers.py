@@ -14,6 +14,7 @@ from plumbline.config.parts import Part
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import GenerationError
 from plumbline.generators.backend import Answer, Asked, Decoding
+from plumbline.generators.thinking import text_apart
 
 STORED = "stored"
 _READ: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -120,7 +121,8 @@ class StoredAnswers:
         for i, one in enumerate(asked):
             if (key := self._key(one)) is not None:
                 text, reason, source = self._rows[key]
-                yield i, Answer(text, reason, 0, 0, source)
+                thinking, answer = text_apart(text)
+                yield i, Answer(answer, reason, 0, 0, source, thinking, None)
 
     def _key(self, one: Asked) -> _Key | None:
         names = [one.subject.image_id]
