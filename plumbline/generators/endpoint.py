@@ -226,7 +226,15 @@ def _seed(asked: Asked) -> int:
 
 def _answer(reply: ChatReply) -> Answer:
     thinking, text = text_apart(reply.text)
-    return Answer(text, reply.finish_reason, reply.prompt_tokens, reply.new_tokens, reply.source, thinking, None)
+    return Answer(
+        text,
+        reply.finish_reason,
+        reply.prompt_tokens,
+        reply.new_tokens,
+        reply.source,
+        thinking,
+        None if thinking else 0,
+    )
 
 
 # What an endpoint says that it is: its entry in `/models`, and model and fingerprint of an answer of one token.

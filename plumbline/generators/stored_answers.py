@@ -122,7 +122,7 @@ class StoredAnswers:
             if (key := self._key(one)) is not None:
                 text, reason, source = self._rows[key]
                 thinking, answer = text_apart(text)
-                yield i, Answer(answer, reason, 0, 0, source, thinking, None)
+                yield i, Answer(answer, reason, 0, 0, source, thinking, None if thinking else 0)
 
     def _key(self, one: Asked) -> _Key | None:
         names = [one.subject.image_id]
