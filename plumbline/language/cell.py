@@ -84,7 +84,8 @@ class LanguageSettings(DrawSettings):
 
 # --- What the language metrics of one model are computed from.
 
-DESCRIBED_SCHEMA: Schema = {**GENERATION_SCHEMA, "attribute": pl.String, "group": pl.String, "occupation": pl.String}
+_ANSWERED = {name: kind for name, kind in GENERATION_SCHEMA.items() if not name.startswith("thinking")}
+DESCRIBED_SCHEMA: Schema = {**_ANSWERED, "attribute": pl.String, "group": pl.String, "occupation": pl.String}
 """Generations with who is pictured.
 
 `attribute` says which labels `group` joins, such as `race_gender` (`Black_woman`), `physical_gender` (`obese_man`) or
