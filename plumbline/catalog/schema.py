@@ -44,10 +44,17 @@ IDENTIFYING = (
 )  # fmt: skip
 """The columns that identify a metric; no two rows of a metric table agree in all of them."""
 
-POWER: Schema = dict.fromkeys(("detectable_05", "detectable_002", "smallest_detectable", "equivalence_q"), pl.Float64)
+POWER: Schema = dict.fromkeys(
+    (
+        "detectable_05", "detectable_002", "detectable_0001", "detectable_00001", "smallest_detectable",
+        "equivalence_q",
+    ),
+    pl.Float64,
+)  # fmt: skip
 """What the test of a row can find, and whether its interval excludes a margin.
 
-`detectable_05`, `detectable_002`: the value that 80% of audits of this size find at p <= .05 and p <= .002;
+`detectable_05`, `detectable_002`, `detectable_0001`, `detectable_00001`: the value that 80% of audits of this size find
+at p <= .05, .002, .0001 and .00001;
 `smallest_detectable`: the same at the p that the correction required in this audit; nan where no value is found, null
 where that is not computed. `equivalence_q`: of the hypothesis that the true value is beyond the margin that the audit
 file declares, corrected over all such rows; null without a margin.

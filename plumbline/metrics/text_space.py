@@ -232,7 +232,7 @@ def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Valenc
     inside = cosines[np.ix_(first, first)][np.triu_indices(int(first.sum()), 1)]
     t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
     p_permutation = _permutation_p(cosines, first, gap.value)
-    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t, p_permutation)
+    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t=t, p_permutation=p_permutation)
 
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:

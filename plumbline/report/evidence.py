@@ -64,7 +64,7 @@ def could_be_found(row: Row, *, share: bool = False) -> str:
     if least is None:
         found = ""
     elif math.isnan(least):
-        found = " So few images would hardly show any difference."
+        found = " So few images would hardly show any difference at the p that the correction requires."
     else:
         found = f" Four of five such audits would have found a true value of {written(least)}."
     excluded = row.get("equivalence_q")

@@ -249,7 +249,9 @@ def told_beside(**columns):
 def test_no_evidence_says_what_could_have_been_seen():
     told = told_beside(smallest_detectable=0.344)
     assert told.endswith("reaches 4.0. Four of five such audits would have found a true value of 0.34.")
-    assert told_beside(smallest_detectable=NAN).endswith("So few images would hardly show any difference.")
+    assert told_beside(smallest_detectable=NAN).endswith(
+        "So few images would hardly show any difference at the p that the correction requires."
+    )
     assert told_beside().endswith("the interval reaches 4.0.")
 
 
