@@ -164,7 +164,9 @@ class AuditRun:
             for jobs in TOGETHER:
                 if "slices" in jobs and self._workspace.audit.asked_models:
                     self._require_generation()
-                self._work_on([stage for stage in self._plan.stages() if stage.job in jobs], place)
+                stages = [stage for stage in self._plan.stages() if stage.job in jobs]
+                for waits in (False, True):
+                    self._work_on([stage for stage in stages if stage.waits is waits], place)
         self._plan.told(but=self._left)
         self._say_first_failure()
         return self.outcome

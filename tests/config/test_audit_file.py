@@ -308,3 +308,26 @@ def test_mitigations_are_all_or_those_that_are_named(tmp_path):
 def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
     audit = read_audit(write(tmp_path, mitigations=None, audit=[{}]))
     assert not any(METHODS[settings.method].trains for settings in audit.mitigations.values())
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"fit_on": "fairfaces"}, r"key mitigations\.array\.fit_on[\s\S]*did you mean `fairface`"),
+        ({"fit_on": "utkface"}, r"key audit\.0\.mitigations\.0[\s\S]*something about `utkface` too"),
+    ],
+)
+def test_a_dataset_that_a_mitigation_is_fitted_on_is_one_whose_images_are_embedded(tmp_path, entry, said):
+    content = yaml.safe_load(SHIPPED.read_text())
+    content["mitigations"] = {"array": {"method": "prompt_array", **entry}}
+    content["audit"] = [
+        {"encoders": ["small-bazaar-3k"], "datasets": ["pata"], "suites": ["crime"], "mitigations": ["array"]},
+        {"encoders": ["small-bazaar-3k"], "datasets": ["fairface"], "suites": ["crime"], "mitigations": []},
+    ]
+    path = tmp_path / "audit.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=said):
+        read_audit(path)
+    content["mitigations"]["array"]["fit_on"] = "fairface"
+    path.write_text(yaml.safe_dump(content))
+    assert read_audit(path).fitted_on == {("fairface", "small-bazaar-3k")}

@@ -54,7 +54,9 @@ def transfer(world):
     work = FitContext(
         encoder=encoder,
         embed=encoder.embed_texts,
-        rows=lambda attribute: training_rows(cell.records, images, attribute=attribute),
+        rows=lambda attribute, _, labelled=True: training_rows(
+            cell.records, images, attribute=attribute, labelled=labelled
+        ),
         seed=SEED,
     )
     frames = []
