@@ -70,6 +70,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
         lvlms=tuple(lvlm_summary(workspace, model) for model, *_ in table.details["models"]),
         language=language_tables(workspace, {m: families for m, _, families in table.details["models"]}),
         published=table_of_audit(workspace, "paper_comparison", table),
+        reproduction=table_of_audit(workspace, "reproduction", table),
         changes=changes_since(workspace, table),
         suites=_suites(workspace, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
     )

@@ -100,7 +100,7 @@ def test_what_is_measured_is_said_in_the_words_of_the_metric_table(values):
         (DMM, "1", {"checkpoint": "openclip-l14-400m", "dataset": "pata", "column": "max s_G^c"}, "3.10", 3.10),
         (DMM, "1", {"checkpoint": "openclip-b32-400m", "dataset": "pata", "event": "non_human"}, "1", 0.01),
         (DMM, "3", {"checkpoint": "clip-b32-400m", "dataset": "fairface", "column": "% C"}, "28.18", 0.2818),
-        (DMM, "3", {"checkpoint": "openclip-l14-2b", "dataset": "pata", "condition": "saner",
+        (DMM, "3", {"checkpoint": "openclip-l14-2b", "dataset": "pata", "condition": "saner_race",
                     "column": "μ max s_R^c"}, "5.00", 5.0),
         (DMM, "5", {"checkpoint": "openclip-l14-400m", "event": "crime"}, "-5.14", -0.0514),
         (DMM, "5", {"checkpoint": "clip-b32-400m", "metric": "intra_set_cosine", "statistic": "sd"}, "9.4", 0.094),

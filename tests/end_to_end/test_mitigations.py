@@ -109,7 +109,7 @@ def test_no_judged_image_was_fitted_on(mitigated):
     assert len(trained) == 4
     for fit in trained:
         assert set(fit.train_ids) <= train
-    assert sum(bool(fit.train_ids) for fit in trained) == 2, "a projection of prompts sees no image"
+    assert sum(bool(fit.train_ids) for fit in trained) == 3, "a projection of prompts sees no image"
     effects = mitigated.workspace.lake.read_table("mitigation_effects", partition=PARTITION)
     judged = records.height - len(train)
     of_texts = effects.filter(pl.col("method") != "logit_adjustment")
@@ -230,7 +230,7 @@ def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(miti
     assert "says who is pictured" in left_out["ala of communion was not tried"]
     assert "neutral was not tried" in home.workspace.report.read_text("utf-8")
     tried = home.workspace.lake.read_table("bias_transfer").filter(dataset="pata")
-    assert set(tried["condition"]) == {"projection"}
+    assert set(tried["condition"]) == {"projection", "carried"}
 
 
 @pytest.mark.parametrize(
