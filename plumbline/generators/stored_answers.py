@@ -54,6 +54,8 @@ class StoredAnswersSettings(Part):
     """what the files call a prompt -> its id"""
     instructions: dict[str, str] = Field(default_factory=dict)
     """what the files call an instruction -> its id"""
+    checkpoint: str | None = None
+    """address of the model that gave them: what papers print of it is compared"""
     most_missing: float = Field(default=0, ge=0, le=1)
     """largest share of a slice's questions without an answer; these are left out and counted"""
 
@@ -80,7 +82,8 @@ class StoredAnswers:
 
     def __init__(self, settings: StoredAnswersSettings, files: tuple[Path, ...], roots: tuple[Path, ...] = ()) -> None:
         self.settings, self.files, self.roots = settings, files, roots
-        self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], settings.model_dump()])
+        read_as = settings.model_dump(exclude={"checkpoint"})
+        self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], read_as])
 
     def answered(self, asked: Sequence[Asked]) -> tuple[list[Asked], int]:
         """Return the questions that have an answer, and how many have none.

@@ -11,6 +11,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, interval, number
 from plumbline.report.rows import Row, defined
+from plumbline.report.word_lists import WORD_LISTS, compare_word_lists
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -18,6 +19,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     parts = []
     if tables is not None and not tables.is_empty():
         parts.append(Part(title="Every table of these papers", listings=[(_TABLES, reproduction_listing(tables))]))
+    if (lists := _word_lists(inputs)).height:
+        parts.append(_words_part(lists))
     if compared is None or compared.is_empty():
         return parts
     for paper in compared["paper"].unique(maintain_order=True).to_list():
@@ -54,6 +57,38 @@ def comparison_listing(rows: pl.DataFrame) -> Listing:
     ]
     heads = ("Cell of the paper", "Measured on", "Published", "Measured", "Interval", "Difference", "Agreement")
     return Listing(heads, shown, frozenset({2, 3, 4, 5}), "Those outside the interval come first.")
+
+
+def _word_lists(inputs: ReportInputs) -> pl.DataFrame:
+    words = inputs.language.get("word_associations")
+    if words is None:
+        return pl.DataFrame(schema=WORD_LISTS)
+    real = [one.id for one in inputs.datasets if one.reader == "socialcounterfactuals" and not one.planted]
+    return compare_word_lists(words, addresses={one.id: one.address for one in inputs.lvlms}, datasets=real)
+
+
+def _words_part(lists: pl.DataFrame) -> Part:
+    shown = [
+        (
+            f"table {row['table']}: {row['row']}, {row['column']}",
+            f"{row['model']}, {row['dataset']}",
+            count(row["printed"]),
+            count(row["measured"]),
+            _number(row["overlap"]),
+            _number(row["rank_biased_overlap"]),
+            count(row["associated"]),
+            ", ".join(row["absent"]) or "–",
+            row["note"] or "–",
+        )
+        for row in lists.to_dicts()
+    ]
+    heads = (
+        "Printed list", "Here", "Words printed", "Named here", "Overlap", "Rank-biased overlap", "Associated here",
+        "Printed words that are not named here", "Note",
+    )  # fmt: skip
+    what = "Overlap: share of the printed words among as many of the first here. Rank-biased overlap: of both lists."
+    listing = Listing(heads, shown, frozenset({2, 3, 4, 5, 6}), what)
+    return Part(title="Words named for groups", listings=[("Every printed list of words beside those here", listing)])
 
 
 _TABLES = "What of each table is reproduced, made by another protocol, or cannot be"
