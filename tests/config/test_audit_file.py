@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -174,6 +175,35 @@ def test_reading_an_audit_file_needs_no_torch():
     code = f"import sys; from pathlib import Path; from plumbline.config.file import read_audit; \
 read_audit(Path({str(SHIPPED)!r})); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=SHIPPED.parent)
+
+
+_FOREIGN = {
+    "bytes": (b"title: \xff\n", "not text in UTF-8", "byte 0xff on line 1"),
+    "date": (b"title: x\nlabeller: 2026-13-45\n", "not valid YAML", "this is no timestamp: '2026-13-45' at line 2"),
+    "zone": (b"title: 2001-12-14t21:59:43.10-99:00\n", "not valid YAML", "this is no timestamp"),
+    "number": (b'statistics: {seed: !!int "abc"}\n', "not valid YAML", "this is no int: 'abc' at line 1"),
+    "truth": (b"title: !!bool maybe\n", "not valid YAML", "this is no bool: 'maybe' at line 1"),
+    "digits": (b"statistics: {seed: " + b"9" * 5000 + b"}\n", "not valid YAML", "this is no int: '9999"),
+    "nesting": (b"title: " + b"[" * 200_000, "not valid YAML", "nested more than 100 levels deep at line 1"),
+    "aliases": (b"a: &a [x, x, x, x, x, x, x, x, x]\n", "not valid YAML", "more than 200,000 values"),
+    "merges": (b"a: &a {k: v}\n", "not valid YAML", "more than 200,000 values"),
+}
+
+
+@pytest.mark.parametrize("name", _FOREIGN)
+def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path, name):
+    text, said, found = _FOREIGN[name]
+    if name in ("aliases", "merges"):
+        form = b"{<<: [%s]}" if name == "merges" else b"[%s]"
+        steps = (
+            b"%c: &%c " % (new, new) + form % b", ".join([b"*%c" % old] * 9) for old, new in pairwise(b"abcdefghi")
+        )
+        text %= b"\n".join(steps)
+    path = tmp_path / "audit.yaml"
+    path.write_bytes(text)
+    with pytest.raises(ConfigError, match=said) as refused:
+        read_audit(path)
+    assert found in refused.value.found
 
 
 def test_an_absent_file_is_said(tmp_path):
