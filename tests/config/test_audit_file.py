@@ -195,10 +195,8 @@ def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path
     text, said, found = _FOREIGN[name]
     if name in ("aliases", "merges"):
         form = b"{<<: [%s]}" if name == "merges" else b"[%s]"
-        steps = (
-            b"%c: &%c " % (new, new) + form % b", ".join([b"*%c" % old] * 9) for old, new in pairwise(b"abcdefghi")
-        )
-        text %= b"\n".join(steps)
+        for old, new in pairwise(b"abcdefghi"):
+            text += b"%c: &%c " % (new, new) + form % b", ".join([b"*%c" % old] * 9) + b"\n"
     path = tmp_path / "audit.yaml"
     path.write_bytes(text)
     with pytest.raises(ConfigError, match=said) as refused:
