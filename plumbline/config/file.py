@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -184,6 +185,7 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
             repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
             mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
         lines.setdefault(place, line)
+    mistakes += _control_characters(content, lines)
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
@@ -192,6 +194,19 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
         shown = "\n".join(mistakes)
         raise ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
     return audit
+
+
+def _control_characters(content: Any, lines: Mapping[Location, int], place: Location = ()) -> Iterator[str]:
+    """Yield a mistake for every text that no file name or page can hold, such as one with a zero byte."""
+    if isinstance(content, str):
+        unseen = sorted({letter for letter in content if unicodedata.category(letter) == "Cc"} - {"\n", "\t"})
+        if unseen:
+            line = next(lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in lines)
+            yield _message(line, ".".join(place), f"the control character {unseen[0]!r}", "a text without one")
+    elif isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for name, value in items:
+            yield from _control_characters(value, lines, (*place, str(name)))
 
 
 def _laid_over(content: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:

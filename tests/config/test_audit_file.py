@@ -204,6 +204,14 @@ def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path
     assert found in refused.value.found
 
 
+def test_control_characters_are_refused_where_they_stand(tmp_path):
+    path = write(tmp_path, title="a\x1b[31mb", datasets={"f": {"reader": "fairface", "root": "a\0b"}})
+    with pytest.raises(ConfigError) as refused:
+        read_audit(path)
+    assert "key title\n      found:    the control character '\\x1b'" in str(refused.value)
+    assert "key datasets.f.root\n      found:    the control character '\\x00'" in str(refused.value)
+
+
 def test_an_absent_file_is_said(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_audit(tmp_path / "none.yaml")
