@@ -27,6 +27,7 @@ from plumbline.config.values import (
     Shares,
     Slug,
     SourceName,
+    StoragePlace,
     SuiteName,
     SuiteNames,
     Wording,
@@ -145,7 +146,7 @@ class AuditEntry(Part):
 class Storage(Part):
     """Where results live and how arrays are cut."""
 
-    root: str | None = None
+    root: StoragePlace | None = None
     """folder or fsspec address; `.plumbline/lake` when absent"""
     shard_rows: int = Field(default=4096, ge=1)
     """images of a shard: what an interruption can cost"""

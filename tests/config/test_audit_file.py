@@ -204,6 +204,28 @@ def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path
     assert found in refused.value.found
 
 
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [
+        ("~nosuchuser/faces", "this user has no home folder"),
+        ("foo://faces", "a folder of this machine"),
+        (" ", "expected: a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_one_is_refused_before_it_is_looked_for(tmp_path, root, said):
+    path = write(tmp_path, datasets={"f": {"reader": "fairface", "root": root}})
+    with pytest.raises(ConfigError) as refused:
+        read_audit(path)
+    assert "key datasets.f.root" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_results_are_kept_in_a_folder_or_a_known_file_system(tmp_path):
+    assert read_audit(write(tmp_path, storage={"root": "memory://lake"})).storage.root == "memory://lake"
+    with pytest.raises(ConfigError, match="did you mean `memory`"):
+        read_audit(write(tmp_path, storage={"root": "memry://lake"}))
+
+
 def test_control_characters_are_refused_where_they_stand(tmp_path):
     path = write(tmp_path, title="a\x1b[31mb", datasets={"f": {"reader": "fairface", "root": "a\0b"}})
     with pytest.raises(ConfigError) as refused:
