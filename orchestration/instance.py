@@ -83,10 +83,14 @@ def audit_lock(workspace: Workspace) -> Iterator[None]:
     ------
     AuditAlreadyRunning
         If another process holds it.
+    StorageError
+        If this user cannot write to the home.
     """
     path = workspace.home / _LOCK
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with disk_errors_named(workspace):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):
             raise AuditAlreadyRunning(

@@ -157,7 +157,7 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
         return
     from orchestration.instance import audit_lock, opened, register_partitions
 
-    with opened(workspace) as instance, audit_lock(workspace):
+    with audit_lock(workspace), opened(workspace) as instance:
         from orchestration.definitions import defs
         from orchestration.job_run import run_job
 
