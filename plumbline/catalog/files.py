@@ -70,6 +70,11 @@ def foreign_yaml(text: str) -> tuple[Any, yaml.Node | None]:
     return parse_yaml(text), yaml.compose(text, Loader=_Loader)
 
 
+def _beyond(what: str, event: yaml.Event) -> yaml.YAMLError:
+    at = event.start_mark
+    return yaml.YAMLError(what if at is None else f"{what} at line {at.line + 1}, column {at.column + 1}")
+
+
 def _require_bounded(text: str) -> None:
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]  # anchor and size so far
@@ -78,12 +83,12 @@ def _require_bounded(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append((event.anchor, 1))
             if len(open_nodes) > DEEPEST:
-                raise yaml.MarkedYAMLError(None, None, f"nested more than {DEEPEST} levels deep", event.start_mark)
+                raise _beyond(f"nested more than {DEEPEST} levels deep", event)
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, size = open_nodes.pop()
         elif isinstance(event, yaml.AliasEvent):
-            anchor, size = None, sizes.get(event.anchor, 1)
+            anchor, size = None, sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             anchor = event.anchor
         else:
@@ -93,9 +98,7 @@ def _require_bounded(text: str) -> None:
         outer, so_far = open_nodes[-1]
         open_nodes[-1] = (outer, so_far + size)
         if so_far + size > LARGEST:
-            raise yaml.MarkedYAMLError(
-                None, None, f"more than {LARGEST:,} values once its aliases are written out", event.start_mark
-            )
+            raise _beyond(f"more than {LARGEST:,} values once its aliases are written out", event)
 
 
 def typed(kind: type[T], content: Any) -> T:
