@@ -121,8 +121,8 @@ def _locked(file: IO[str], wait_s: float) -> bool:
 def close_orphans(instance: dg.DagsterInstance) -> int:
     """Fail the runs whose process is gone and free the pool slots of runs that are over. Needs `audit_lock`.
 
-    After `kill -9` a run stays STARTED and its slot of the GPU pool claimed, on which the next run would wait
-    for ever.
+    After `kill -9` a run stays STARTED, or is never started, and its slot of the GPU pool stays claimed, on which the
+    next run would wait for ever.
 
     Returns
     -------
@@ -134,7 +134,8 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
     PoolHeld
         If a run that may be alive holds a slot: one of the UI or the daemon.
     """
-    live = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
+    # Whoever holds the lock knows that no run of the command line waits to start.
+    live = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     orphans = [*instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER))]
     for run in orphans:
         instance.report_run_failed(run, "its process is gone")
