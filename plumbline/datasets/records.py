@@ -180,7 +180,9 @@ Two rows that differ in these alone do not contradict each other.
 """
 
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
-"""One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root.
+"""One row an accepted image, or one in each context where it is listed in several (`CONTEXT_COLUMNS`).
+
+`image_id` is the sha256 of the file, `path` starts at the dataset's root.
 
 `set_id` joins the images of a counterfactual set (CausalFace: a seed), or of a person; `dimension` and `level` say
 what was varied in it and how far, such as `lighting` and `-1`.
