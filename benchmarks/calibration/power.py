@@ -37,6 +37,7 @@ COUNTED: tuple[tuple[tuple[int, ...], float, Statistic], ...] = (
     ((300,) * 4 + (240,), 0.7, IMPACT_RATIO),
 )
 """Group sizes, the pooled rate, and what is told; the last group is apart."""
+STATISTICS = {f"{each.metric} {each.definition}": each for _, _, each in COUNTED}
 
 
 def parity_of(statistic: Statistic) -> float:
@@ -66,9 +67,9 @@ def permuted(count: NDArray[np.int64], sizes: NDArray[np.int64], seed: object) -
 
 
 @cache
-def told_of_counts(sizes: tuple[int, ...], pooled: float, statistic: Statistic, level: int) -> NDArray[np.float64]:
+def told_of_counts(sizes: tuple[int, ...], pooled: float, name: str, level: int) -> NDArray[np.float64]:
     """Return the rates that are told to be found at one of `LEVELS`; nan where none is."""
-    size = np.array(sizes)
+    size, statistic = np.array(sizes), STATISTICS[name]
     count = np.round(size * pooled).astype(np.int64)
     of_test = {"parity": parity_of(statistic), "ratio": statistic is not PARITY}
     told = detectable_value(*permuted(count, size, 1), statistic.value, apart=len(size) - 1, **of_test)[level]
@@ -77,10 +78,10 @@ def told_of_counts(sizes: tuple[int, ...], pooled: float, statistic: Statistic, 
     return rates_with(statistic, told, size, count.sum() / size.sum())
 
 
-def counts(seed: int, *, sizes: tuple[int, ...], pooled: float, statistic: Statistic, level: int) -> dict[str, Drawn]:
+def counts(seed: int, *, sizes: tuple[int, ...], pooled: float, name: str, level: int) -> dict[str, Drawn]:
     """Draw counts of groups of which one is apart by what is told."""
-    rates, size = told_of_counts(sizes, pooled, statistic, level), np.array(sizes)
-    name, sign = f"{statistic.metric} {statistic.definition}", 1 if parity_of(statistic) == 0 else -1
+    rates, size, statistic = told_of_counts(sizes, pooled, name, level), np.array(sizes), STATISTICS[name]
+    sign = 1 if parity_of(statistic) == 0 else -1
     if np.isnan(rates).any():
         return {name: Drawn()}
     count = np.random.default_rng([seed, 2]).binomial(size, rates)
@@ -237,7 +238,7 @@ def _cells() -> tuple[Cell, ...]:
         for level, p in enumerate(LEVELS):
             asked = f"{statistic.metric} {statistic.definition}"
             name = f"{len(sizes)} groups, {sizes[0]} images, {pooled:.0%}, {asked}, p {p:g}"
-            draw = partial(counts, sizes=sizes, pooled=pooled, statistic=statistic, level=level)
+            draw = partial(counts, sizes=sizes, pooled=pooled, name=asked, level=level)
             cells.append(Cell(name, draw))
     for level, p in enumerate(LEVELS[:2]):
         cells.append(Cell(f"{PEOPLE} people, {IMAGES} images a race, p {p:g}", partial(people, level=level)))

@@ -107,7 +107,8 @@ def reaches_parity(row: Row) -> str:
     """Return what to say of a claim whose interval, once adjusted for the picking, holds no difference; or nothing."""
     none = 1.0 if row.get("metric") == "impact_ratio" else 0.0
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
-    return " Its interval, adjusted for the picking, reaches no difference." if low <= none <= high else ""
+    picked = " The evidence is q: the interval is wider, since the strongest was picked, and reaches no difference."
+    return picked if low <= none <= high else ""
 
 
 def finding_of(

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from plumbline.catalog.schema import row_ids
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
@@ -15,7 +17,7 @@ from plumbline.report.disparity import parity_findings, skew_findings
 from plumbline.report.evidence import QUESTION, evidence, finding_of, interval_words, name_of, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS
 from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, in_rank_order
-from plumbline.report.numbers import percent, percent_interval
+from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked, defined, or_nan, reason_of, where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title, probes, sentence_start, suite_title
@@ -188,18 +190,45 @@ def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Read
     if told in (0, len(places)):
         return table, reading
     selection = Selection(told, len(places), corrected)
+    low, high = _widened(table[places], selection, reading)
+    ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
+    ends[0][places], ends[1][places] = low, high
+    widened = table.with_columns(pl.Series("ci_low", ends[0]), pl.Series("ci_high", ends[1]))
+    return widened, replace(reading, selection=selection)
+
+
+def _widened(rows: pl.DataFrame, selection: Selection, reading: Reading) -> NDArray[np.float64]:
+    """Return the (2, m) ends of intervals, adjusted for the selection."""
     limits = {traits.name: traits.bounds for each in family_descriptions().values() for traits in each.metrics}
-    rows = table[places]
-    low, high = widened_intervals(
+    return widened_intervals(
         *(rows[name].to_numpy() for name in ("value", "ci_low", "ci_high")),
         bounds=[limits.get(name, (-np.inf, np.inf)) for name in rows["metric"]],
         confidence=reading.confidence,
         wanted=selection.level(reading.confidence),
     )
-    ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
-    ends[0][places], ends[1][places] = low, high
-    widened = table.with_columns(pl.Series("ci_low", ends[0]), pl.Series("ci_high", ends[1]))
-    return widened, replace(reading, selection=selection)
+
+
+def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
+    """Say which interval a row of a metric table would have if it had been picked for a finding, and of how many.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The whole metric table: how many rows findings are picked from follows from it.
+    name : str
+        Of the row, see `plumbline.catalog.schema.row_id`.
+    """
+    selection = as_picked(checked(table), reading)[1].selection
+    if selection is None:
+        return "Nothing is picked here: its interval needs no adjustment."
+    row = table.filter(row_ids(table).alias("row_id") == name)
+    (low,), (high,) = _widened(row, selection, reading).tolist()
+    ends = f"{confidence(reading.confidence)} CI {interval(low, high)}"
+    level = confidence(round(selection.level(reading.confidence), 5))
+    return (
+        f"Picked for a finding it would have the FCR-adjusted {ends}: {count(selection.told)} findings are told of "
+        f"{count(selection.rows)} rows, so that the interval is one of {level}."
+    )
 
 
 def findings_table(metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12) -> pl.DataFrame:
