@@ -147,14 +147,20 @@ class StoredAnswers:
         """Return what the language metrics are computed from; texts and scores stay in their files."""
         lake = self.workspace.lake
         expected = pl.concat([self._expected(name) for name in self.slices])
-        people = expected.lazy().select("dataset", "image_id", "attribute", "group", "occupation")
+        of_people = ("dataset", "image_id", "subset", "set_id", "attribute", "group", "occupation")
+        # An image in two scenes is one answer; one in two counterfactual sets counts in both.
+        people = expected.select(of_people).unique(maintain_order=True)
+        shared = people["image_id"].n_unique() < people.height
         answers = pl.concat([lake.scan_table(committed) for committed in self.answers.values()])
+        answers = answers.unique("row_key", maintain_order=True) if shared else answers
         return LanguageCell(
             model=self.model,
-            generations=answers.join(people, on=["dataset", "image_id"], how="left").select(list(DESCRIBED_SCHEMA)),
+            generations=answers.drop("subset", "set_id")
+            .join(people.lazy(), on=["dataset", "image_id"], how="left")
+            .select(list(DESCRIBED_SCHEMA)),
             scores=pl.concat([lake.scan_table(committed) for committed in self.scores.values()])
             .select(list(SCORE_SCHEMA))
-            .pipe(_once, repeated=_has_shared_images(expected)),
+            .pipe(_once, repeated=shared),
             expected=expected,
             scorers=self.scorers,
             base_llm=None if self.base_llm is None else self.base_llm.cell(),
@@ -186,12 +192,6 @@ def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_i
     }
     filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
     return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
-
-
-def _has_shared_images(expected: pl.DataFrame) -> bool:
-    """Return whether an image is of several datasets: it is one question then, with one answer."""
-    images = expected.select("dataset", "image_id").unique()
-    return images["image_id"].n_unique() < images.height
 
 
 def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:

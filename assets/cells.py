@@ -166,13 +166,22 @@ class StoredCell:
                     audit.statistics.model_dump(mode="json"),
                     audit.thresholds.label_error,
                     {
-                        name: [settings.model_dump(mode="json"), METHODS[settings.method].version]
+                        name: [
+                            settings.model_dump(mode="json"),
+                            METHODS[settings.method].version,
+                            *self._fitted_on(settings),
+                        ]
                         for name, settings in self.mitigations.items()
                     },
                 ],
                 "code": [FAMILY_VERSIONS, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
             }
         )
+
+    def _fitted_on(self, settings: MitigationSettings) -> list[str]:
+        """Return the digests of the other datasets that a mitigation is fitted on, as far as they were read."""
+        committed = [self.workspace.lake.committed("records", partition=dataset) for dataset in settings.datasets]
+        return [one.details["dataset_digest"] for one in committed if one is not None]
 
     def read(self, *, suites: Collection[str] | None = None) -> Cell:
         """Return the cell's records, labels and logits; of all suites that are asked of it, or of those named.

@@ -16,7 +16,7 @@ from assets.slices import AskedSlice, asked_for, asked_slice
 from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA
 from plumbline.errors import CheckpointError, StorageError
-from plumbline.generators.backend import Asked, Backend
+from plumbline.generators.backend import Asked, Backend, Decoding
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore, generate
 from plumbline.generators.stored_answers import StoredAnswers
@@ -42,7 +42,7 @@ _SPEC = {
 }
 
 
-@asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
+@asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **{**_SPEC, "code_version": "2"})
 def generations(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
@@ -56,7 +56,7 @@ def generations(
     sliced, version = asked_slice(workspace, model, slice_id), workspace.lvlm_version(model)
     require_passed(workspace, sliced.dataset, of=("records",))
     require_within_limit(workspace, model, slice_id)
-    backend, decoding = lvlms.backend(model), workspace.audit.generation.decoding.decoding
+    backend, decoding = lvlms.backend(model), workspace.decoding(model)
     questions = asked_rows(
         sliced.rows,
         sliced.entries,
@@ -64,6 +64,7 @@ def generations(
         decoding=decoding,
         root=workspace.dataset_root(sliced.dataset),
         sees=model not in workspace.audit.base_llms,
+        articles=workspace.audit.generation.articles,
     )
     missing = {}
     if isinstance(backend, StoredAnswers):
@@ -80,7 +81,7 @@ def generations(
     work = {"generated": answered.generated, "found": answered.reused, **missing}
     details = {
         "version": version,
-        **_asked_details(workspace, sliced, backend),
+        **_asked_details(workspace, sliced, backend, decoding),
         "sources": dict(frame["source"].value_counts().sort("source").iter_rows()),
         "tokens_per_second": _rate(workspace, context.partition_key, frame, answered.generated, seconds),
         **work,
@@ -91,23 +92,24 @@ def generations(
         lake=workspace.lake,
         frame=frame.select(_SHOWN),
         rows_per_second=answered.generated / seconds,
-        # The checkpoint's own file may ask for another temperature; the audit's holds for every model.
-        own_decoding_not_used=dg.MetadataValue.json(getattr(backend, "own_decoding", {})),
+        own_decoding=dg.MetadataValue.json(getattr(backend, "own_decoding", {})),
+        answers_with_thinking=int((frame["thinking"].fill_null("") != "").sum()),
+        thinking_tokens=int(frame["thinking_tokens"].sum()),
         finish_reasons=dg.MetadataValue.json(dict(frame["finish_reason"].value_counts().iter_rows())),
         **work,
     )
 
 
-def _asked_details(workspace: Workspace, sliced: AskedSlice, backend: Backend) -> dict[str, Any]:
+def _asked_details(workspace: Workspace, sliced: AskedSlice, backend: Backend, decoding: Decoding) -> dict[str, Any]:
     """Return of what and how a slice was asked: what its answers hold for."""
-    decoding = vars(workspace.audit.generation.decoding.decoding)
     return {
         "identity": backend.identity,
         "pictured": workspace.lake.require("pictured_people", partition=sliced.id).sha256,
         "asked_for": asked_for(sliced),
         "prompts": prompts_hash(),
-        "decoding": decoding,
-        "sent": list(getattr(backend, "sent", decoding)),
+        "decoding": vars(decoding),
+        "sent": list(getattr(backend, "sent", vars(decoding))),
+        "own_decoding": getattr(backend, "own_decoding", {}),
         "device": backend.device,
     }
 

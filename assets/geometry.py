@@ -14,14 +14,25 @@ from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
-from plumbline.metrics.text_space import GEOMETRY_SCHEMA, geometry_rows, geometry_words, prompt_embeddings
+from plumbline.metrics.text_space import (
+    GEOMETRY_SCHEMA,
+    bare_word_rows,
+    geometry_rows,
+    geometry_words,
+    prompt_embeddings,
+)
 from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
 _VERSION = code_version(
-    geometry_rows, geometry_words, prompt_embeddings, shells=[__name__, "assets.embeddings", "assets.metrics"]
+    geometry_rows,
+    bare_word_rows,
+    geometry_words,
+    prompt_embeddings,
+    shells=[__name__, "assets.embeddings", "assets.metrics"],
 )
+_SUITES = ("perception", "perception_words")
 WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 
@@ -44,11 +55,18 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     lake, encoder = workspace.lake, context.partition_key
     prompts = StoredPrompts.find(workspace, encoder)
     stored = prompts.stored
-    settings, suite = metric_settings(workspace), load_suite("perception")
+    settings, suite, bare = metric_settings(workspace), load_suite("perception"), load_suite("perception_words")
     identity = _identity(workspace, prompts)
     if prompts.digests:
         embedded = prompt_embeddings(suite, dict(zip(suite.texts, prompts.read(suite.texts))))
-        rows = _with_lineage(geometry_rows(encoder, suite, embedded, settings=settings), stored, identity)
+        bare_words = prompt_embeddings(bare, dict(zip(bare.texts, prompts.read(bare.texts))))
+        both = pl.concat(
+            [
+                geometry_rows(encoder, suite, embedded, settings=settings),
+                bare_word_rows(encoder, bare, bare_words, settings=settings),
+            ]
+        )
+        rows = _with_lineage(both, stored, identity)
         words, reason = geometry_words(encoder, suite, embedded, settings=settings), None
     else:
         rows, words, reason = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA), NO_TEXT_SPACE
@@ -90,9 +108,9 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
 
 
 def _identity(workspace: Workspace, prompts: StoredPrompts) -> str:
-    confidence, suite = metric_settings(workspace).confidence, load_suite("perception")
-    embedded = [prompts.about_model, prompts.digests_of(suite.texts)]
-    return digest_json([prompts.stored.partition, embedded, suite.hash, confidence, _VERSION])
+    confidence, suites = metric_settings(workspace).confidence, [load_suite(name) for name in _SUITES]
+    embedded = [prompts.about_model, *(prompts.digests_of(suite.texts) for suite in suites)]
+    return digest_json([prompts.stored.partition, embedded, *(suite.hash for suite in suites), confidence, _VERSION])
 
 
 def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:

@@ -31,6 +31,8 @@ def language_settings(workspace: Workspace) -> LanguageSettings:
     return LanguageSettings(
         **statistics,
         **counted,
+        highest_occupations=entry.occupations.highest,
+        lowest_occupations=entry.occupations.lowest,
         dictionaries=None if entry.dictionaries is None else workspace.user_file(entry.dictionaries),
         annotations=None if entry.annotations is None else workspace.user_file(entry.annotations),
         judge=judge_of(workspace),

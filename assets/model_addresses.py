@@ -6,9 +6,12 @@ from plumbline.config.entries import LvlmEntry
 
 
 def lvlm_address(entry: LvlmEntry) -> str:
-    """Return the address of a generative model; of an endpoint the name of its model, of stored answers their files."""
+    """Return the address of a generative model: of an endpoint the name of its model, of stored answers who gave them.
+
+    Where nobody says who gave them, they are named by their files.
+    """
     if entry.answers is not None:
-        return f"{STORED}{', '.join(entry.answers.files)}"
+        return entry.answers.checkpoint or f"{STORED}{', '.join(entry.answers.files)}"
     return entry.address or (entry.endpoint.model if entry.endpoint else "")
 
 

@@ -240,7 +240,8 @@ def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, Dat
                 dataset,
                 entries,
                 absent[dataset],
-                most_new_tokens=workspace.audit.generation.decoding.max_new_tokens,
+                most_new_tokens=workspace.decoding(model).max_new_tokens,
+                image_tokens=workspace.image_tokens(model),
                 sees=model not in workspace.audit.base_llms,
                 has_occupations="occupation" in declaration_of(workspace, dataset).filled,
                 endpoint=workspace.lvlm_entry(model).endpoint,
@@ -268,7 +269,7 @@ def _planned(
     slices = asked_slices(workspace, model, without=absent or ())
     if not slices:
         return []
-    decoding, store = workspace.audit.generation.decoding.decoding, GenerationStore(workspace.answers)
+    decoding, store = workspace.decoding(model), GenerationStore(workspace.answers)
     identity, rate = (
         _identity(workspace, model, anywhere=absent is not None),
         _tokens_per_second(workspace, model, slices),
@@ -284,6 +285,7 @@ def _planned(
             decoding=decoding,
             root=workspace.dataset_root(sliced.dataset),
             sees=model not in workspace.audit.base_llms,
+            articles=workspace.audit.generation.articles,
         )
         keys = pl.DataFrame({"row_key": [one.key for one in questions]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
@@ -294,6 +296,7 @@ def _planned(
                 questions,
                 lacking,
                 most_new_tokens=decoding.max_new_tokens,
+                image_tokens=workspace.image_tokens(model),
                 tokens_per_second=rate,
                 endpoint=workspace.lvlm_entry(model).endpoint,
             )

@@ -70,6 +70,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
         lvlms=tuple(lvlm_summary(workspace, model) for model, *_ in table.details["models"]),
         language=language_tables(workspace, {m: families for m, _, families in table.details["models"]}),
         published=table_of_audit(workspace, "paper_comparison", table),
+        reproduction=table_of_audit(workspace, "reproduction", table),
         changes=changes_since(workspace, table),
         suites=_suites(workspace, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
     )
@@ -210,7 +211,19 @@ def _decoding(details: dict) -> str:
         return "not known: the answers were given elsewhere"
     sent = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
     not_sent = [name for name in details["decoding"] if name not in details["sent"]]
-    return ", ".join(sent) + (f"; {', '.join(not_sent)}: the endpoint's own" if not_sent else "")
+    seeded = ", the seed" if "seed" in details["sent"] else ""
+    own = details.get("own_decoding", {})
+    other = [
+        f"{name} {value}"
+        for name, value in own.items()
+        if name != "do_sample" and details["decoding"].get(name) != value
+    ]
+    return (
+        ", ".join(sent)
+        + seeded
+        + (f"; {', '.join(not_sent)}: the endpoint's own" if not_sent else "")
+        + (f"; not {', '.join(other)}, as its own file says" if other else "")
+    )
 
 
 def language_tables(workspace: Workspace, models: dict[str, list[str]]) -> dict[str, pl.DataFrame]:

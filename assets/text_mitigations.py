@@ -9,7 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell, passed_cell
+from assets.checks import must_pass
 from assets.embeddings import StoredPrompts
+from assets.gates import require_passed
 from assets.images import stored_embeddings
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
@@ -19,11 +21,13 @@ from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import JUDGED
 from plumbline.encoders.embedding import embed_texts
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, MetricError
 from plumbline.mitigations.fitting import FittedTexts, fit_text_mitigations
 from plumbline.mitigations.settings import METHODS, Method, words_digest
 from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
-from plumbline.mitigations.training_rows import judged_rows, label_captions, training_rows
+from plumbline.mitigations.training_rows import TrainingRows, judged_rows, label_captions, training_rows
+from plumbline.recording import unrecorded
+from plumbline.storage import Committed
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -91,13 +95,7 @@ class _Bench:
         prompts = StoredPrompts.find(workspace, stored.model)
         embedded = lake.require("image_embeddings", partition=stored.partition)
         for what in (prompts.stored, embedded):
-            if what.details["identity"] != encoder.identity.digest:
-                raise CheckpointError(
-                    f"the checkpoint of `{stored.model}`, or how it runs, changed since its {what.name}",
-                    found=f"identity {encoder.identity.digest[:12]}",
-                    expected=f"identity {what.details['identity'][:12]}",
-                    hint=f"materialise `{what.name}` again",
-                )
+            _require_identity(what, stored.model, encoder)
         records = lake.read_table("extended_records", manifest=stored.extended)
         captions = label_captions(records.filter(judged_rows(records)))
         # A caption may be a text that the encoder has embedded for another suite.
@@ -124,7 +122,7 @@ class _Bench:
         context = FitContext(
             encoder=self.encoder,
             embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
-            rows=lambda attribute: training_rows(self.records, self.images, attribute=attribute),
+            rows=self._rows,
             seed=workspace.audit.statistics.seed,
             store=workspace.training,
         )
@@ -137,6 +135,41 @@ class _Bench:
             required=[name for name in settings_of if named[name]],
             progress_of=lambda name: progress_of(f"{where}: training {name}"),
             where=where,
+        )
+
+    def _rows(self, attribute: str, dataset: str | None = None, *, labelled: bool = True) -> TrainingRows:
+        """Return the training rows of the dataset that is judged, or of another that the same encoder has embedded."""
+        if dataset in (None, self.stored.dataset):
+            return training_rows(self.records, self.images, attribute=attribute, labelled=labelled)
+        workspace, lake = self.stored.workspace, self.stored.workspace.lake
+        if (dataset, self.stored.model) not in workspace.audit.cells:
+            raise MetricError(
+                "a mitigation would be fitted on images that this encoder is asked nothing about",
+                where=self.stored.partition,
+                found=dataset,
+                expected="an entry of `audit` with this dataset and encoder, so that its images are embedded",
+            )
+        with unrecorded():
+            require_passed(workspace, dataset, of=must_pass(workspace, dataset))
+        extended = lake.require("extended_records", partition=dataset)
+        embedded = lake.require("image_embeddings", partition=f"{dataset}|{self.stored.model}")
+        _require_identity(embedded, self.stored.model, self.encoder)
+        return training_rows(
+            lake.read_table("extended_records", manifest=extended),
+            stored_embeddings(workspace, embedded),
+            attribute=attribute,
+            labelled=labelled,
+            judged_elsewhere=True,
+        )
+
+
+def _require_identity(stored: Committed, model: str, encoder: DualEncoder) -> None:
+    if stored.details["identity"] != encoder.identity.digest:
+        raise CheckpointError(
+            f"the checkpoint of `{model}`, or how it runs, changed since its {stored.name}",
+            found=f"identity {encoder.identity.digest[:12]}",
+            expected=f"identity {stored.details['identity'][:12]}",
+            hint=f"materialise `{stored.name}` again",
         )
 
 

@@ -6,7 +6,15 @@
 from inspect import getdoc
 
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Capability, Family
-from plumbline.generators.folders import GENERATOR_FAMILIES
+from plumbline.generators.families import (
+    GENERATOR_FAMILIES,
+    IMAGE_TEXT,
+    NOT_MEANT,
+    READS_TOGETHER,
+    SHARES,
+    UNPROVED,
+    GeneratorFamily,
+)
 from plumbline.imports import import_class
 from resources.checkout import PROJECT
 
@@ -79,8 +87,25 @@ A checkpoint that needs code of its own is refused, whatever its type.
 
 ## Generative models
 
-| `model_type` | Model | How it is read |
-|---|---|---|
+Found from the `model_type` of `config.json`. Messages, image tokens and tiles are made by the checkpoint's own
+processor, and every answer draws with numbers of its own, whatever is answered beside it. What a model thinks before
+its answer (`<think>` and its like) is kept in a column of its own, counted, and never scored.
+
+| `model_type` | Model | How it is read | Compared with |
+|---|---|---|---|
+"""
+_ONCE = "the image, and what its format puts before it, once for all prompts"
+_TOGETHER = "image and prompt together, by transformers' `generate`"
+_ROW_BY_ROW = "texts of its own processor and `generate`, row by row, to the letter"
+_UNPROVED = """
+A chat template that puts the prompt before the image has any of them read as PaliGemma is.
+
+**Mapped by transformers, tested with none**: read by transformers' `generate`, image and prompt together, and said to
+be untested wherever they are planned.
+"""
+_NOT_MEANT = """
+**Refused**, with the reason:
+
 """
 
 
@@ -88,11 +113,23 @@ def models_page() -> str:
     """Return the page."""
     rows = "".join(_row(family) for family in FAMILIES.values())
     refused = "".join(f"- `{model_type}`: {reason}.\n" for model_type, reason in REFUSED.items())
-    generators = "".join(
-        f"| {_code(family.model_types)} | {family.title} | {_first_line(family.adapter)} |\n"
-        for family in GENERATOR_FAMILIES.values()
-    )
-    return _OPENING + rows + _AFTER + refused + _GENERATORS + generators
+    generators = "".join(_generator_row(family) for family in GENERATOR_FAMILIES.values() if family.name != IMAGE_TEXT)
+    generators += "".join(_proved(model_type, title, _ONCE) for model_type, title in SHARES.items())
+    generators += "".join(_proved(model_type, title, _TOGETHER) for model_type, title in READS_TOGETHER.items())
+    unproved = _UNPROVED + _code(UNPROVED) + ".\n"
+    reasons = {reason: [kind for kind, why in NOT_MEANT.items() if why == reason] for reason in NOT_MEANT.values()}
+    not_meant = "".join(f"- {_code(tuple(kinds))}: {reason}.\n" for reason, kinds in reasons.items())
+    return _OPENING + rows + _AFTER + refused + _GENERATORS + generators + unproved + _NOT_MEANT + not_meant
+
+
+def _generator_row(family: GeneratorFamily) -> str:
+    read = _first_line(family.adapter)
+    read = f"{read[:1].lower()}{read[1:]}"
+    return f"| {_code(family.model_types)} | {family.title} | {read} | {_ROW_BY_ROW} |\n"
+
+
+def _proved(model_type: str, title: str, read: str) -> str:
+    return f"| `{model_type}` | {title} | {read} | {_ROW_BY_ROW} |\n"
 
 
 def _row(family: Family) -> str:

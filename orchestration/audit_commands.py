@@ -107,7 +107,7 @@ def report_command(
     workspace = workspace_of(config)
     from orchestration.instance import audit_lock, opened
 
-    with opened(workspace) as instance, audit_lock(workspace):
+    with audit_lock(workspace), opened(workspace) as instance:
         from orchestration.definitions import defs
         from orchestration.delivery import deliver_what_is_left
         from orchestration.job_run import run_job

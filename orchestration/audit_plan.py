@@ -30,11 +30,15 @@ _OF_ONE_STEP = {"records", "quarantine"}
 
 
 class Stage(NamedTuple):
-    """A stage of an audit: its title, its job, and the partitions that the audit file asks for."""
+    """A stage of an audit: its title, its job, the partitions that the audit file asks for, and whether it comes last.
+
+    One that waits is worked on when the others of its jobs are done.
+    """
 
     title: str
     job: str
     partitions: list[str | None]
+    waits: bool = False
 
 
 class NextRun(NamedTuple):
@@ -109,7 +113,11 @@ class AuditPlan:
         encoders = [encoder for encoder in audit.used_encoders if encoder not in self.aside]
         yield Stage("embed prompts", "encoders", [*encoders])
         cells = [f"{dataset}|{model}" for dataset, model in audit.cells if model not in self.aside]
-        yield Stage("audit cells", "cells", [*cells])
+        # Mitigations of other cells may be fitted on these.
+        waiting = [cell for cell in cells if audit.fitted_on and tuple(cell.split("|")) not in audit.fitted_on]
+        yield Stage("audit cells", "cells", [cell for cell in cells if cell not in waiting])
+        if waiting:
+            yield Stage("audit cells whose mitigations were fitted on others", "cells", [*waiting], waits=True)
         slices: dict[str, list[str]] = {}
         for model in audit.asked_models:
             try:

@@ -1,5 +1,6 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own."""
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from orchestration.items import Done, Item, ItemRunner
 from orchestration.workers import WorkPlace, work_place
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
+from plumbline.storage.files import sweep
 from resources.workspace import Workspace
 
 TOGETHER = (("datasets",), ("encoders", "slices"), ("cells", "answers"), ("language",), (FINDINGS,))
@@ -157,6 +159,8 @@ class AuditRun:
         """
         if closed := close_orphans(self._instance):
             self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
+        if swept := sweep(self._workspace.lake.root, now=time.time()):
+            self._console.print(f"removed {swept} unfinished file(s) of a process that was killed")
         register_partitions(self._instance, self._workspace)
         sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
         self._plan.found_anew((name, partition) for name, _, partition in sources)
@@ -164,7 +168,9 @@ class AuditRun:
             for jobs in TOGETHER:
                 if "slices" in jobs and self._workspace.audit.asked_models:
                     self._require_generation()
-                self._work_on([stage for stage in self._plan.stages() if stage.job in jobs], place)
+                stages = [stage for stage in self._plan.stages() if stage.job in jobs]
+                for waits in (False, True):
+                    self._work_on([stage for stage in stages if stage.waits is waits], place)
         self._plan.told(but=self._left)
         self._say_first_failure()
         return self.outcome

@@ -27,6 +27,9 @@ def explain_command(
     condition: Filter = None,
     statistic: Filter = None,
     audit: Annotated[str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")] = "newest",
+    adjusted: Annotated[
+        bool, typer.Option(help="Also its interval as that of a finding, adjusted for picking.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML page with the images to this file.")] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -44,4 +47,4 @@ def explain_command(
         "instruction": instruction, "scorer": scorer, "condition": condition, "statistic": statistic,
     }  # fmt: skip
     filters = {column: value for column, value in named.items() if value is not None}
-    explain_row(workspace_of(config), row, filters, audit=audit, html=html, console=console)
+    explain_row(workspace_of(config), row, filters, audit=audit, adjusted=adjusted, html=html, console=console)

@@ -7,10 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from assets.explanation import explain, write_page
+from assets.findings import headline_reading
 from orchestration.terminal import safe, working
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.chain import STATES, damaged
 from plumbline.provenance.explanation import Explanation, change_text, estimate_text, find_row
+from plumbline.report.findings import adjusted_text
 from resources.workspace import Workspace
 
 _COLOURS = {"unchanged": "green", "changed": "red", "gone": "red", "not checked": "dim"}
@@ -18,7 +20,14 @@ _PROMPTS_SHOWN = 6
 
 
 def explain_row(
-    workspace: Workspace, name: str | None, filters: dict[str, str], *, audit: str, html: Path | None, console: Console
+    workspace: Workspace,
+    name: str | None,
+    filters: dict[str, str],
+    *,
+    audit: str,
+    adjusted: bool,
+    html: Path | None,
+    console: Console,
 ) -> Explanation:
     """Explain one row: print it, and write the page where one is asked for.
 
@@ -29,8 +38,13 @@ def explain_row(
     """
     with working("reading what the number comes from, and comparing it with what is on disk …"):
         past = workspace.of_audit(audit)
-        explanation = explain(past, find_row(current_table(past.lake.read_table("metric_table")), name, filters))
+        table = current_table(past.lake.read_table("metric_table"))
+        explanation = explain(past, find_row(table, name, filters))
     print_explanation(explanation, console=console)
+    if adjusted:
+        with working("looking at what findings are picked from …"):
+            text = adjusted_text(table, explanation.id, headline_reading(past))
+        console.print(f"\n{safe(text)}", highlight=False)
     if html is not None:
         write_page(html, explanation, title=past.audit.title)
         console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)

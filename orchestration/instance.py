@@ -83,10 +83,14 @@ def audit_lock(workspace: Workspace) -> Iterator[None]:
     ------
     AuditAlreadyRunning
         If another process holds it.
+    StorageError
+        If this user cannot write to the home.
     """
     path = workspace.home / _LOCK
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with disk_errors_named(workspace):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):
             raise AuditAlreadyRunning(
@@ -117,8 +121,8 @@ def _locked(file: IO[str], wait_s: float) -> bool:
 def close_orphans(instance: dg.DagsterInstance) -> int:
     """Fail the runs whose process is gone and free the pool slots of runs that are over. Needs `audit_lock`.
 
-    After `kill -9` a run stays STARTED and its slot of the GPU pool claimed, on which the next run would wait
-    for ever.
+    After `kill -9` a run stays STARTED, or is never started, and its slot of the GPU pool stays claimed, on which the
+    next run would wait for ever.
 
     Returns
     -------
@@ -130,7 +134,8 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
     PoolHeld
         If a run that may be alive holds a slot: one of the UI or the daemon.
     """
-    live = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
+    # Whoever holds the lock knows that no run of the command line waits to start.
+    live = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     orphans = [*instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER))]
     for run in orphans:
         instance.report_run_failed(run, "its process is gone")

@@ -8,11 +8,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.asked_cells import left_out
+from assets.model_addresses import model_addresses
 from assets.plans import absent_datasets, plan_encoders, plan_generation, planned_power, recorded
 from orchestration.terminal import console, say
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
 from plumbline.config.entries import Limit
+from plumbline.config.reproduction import reproduction, run_of
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
 from plumbline.generators.plan import Plan
@@ -63,6 +65,22 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
             say(f"{dataset} | {encoder}: {reason}")
     if workspace.audit.designs:
         _print_generation(workspace, absent, tokens)
+    _print_reproduction(workspace)
+
+
+def _print_reproduction(workspace: Workspace) -> None:
+    """Print of every table of the papers of these checkpoints how far this audit file reproduces it."""
+    audit = workspace.audit
+    tables = reproduction(run_of(audit, model_addresses(audit)))
+    if tables.is_empty():
+        return
+    shown = Table(title="Printed tables", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("paper | table", "numbers", "reproduced", "other protocol", "cannot be", "why"):
+        shown.add_column(name, justify="left" if "|" in name or name == "why" else "right")
+    for row in tables.iter_rows(named=True):
+        numbers = (f"{row[name]:,}" for name in ("cells", "reproduced", "other_protocol", "cannot"))
+        shown.add_row(escape(f"{row['paper']} | {row['table']}"), *numbers, escape(row["why"] or ""))
+    console.print(shown)
 
 
 def _print_encoders(encoders: EncoderPlan, images: Rate, pairs: Rate) -> None:
@@ -139,7 +157,7 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
         return
     from orchestration.instance import audit_lock, opened, register_partitions
 
-    with opened(workspace) as instance, audit_lock(workspace):
+    with audit_lock(workspace), opened(workspace) as instance:
         from orchestration.definitions import defs
         from orchestration.job_run import run_job
 

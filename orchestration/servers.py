@@ -1,6 +1,7 @@
 """Dagster and MLflow side by side, on loopback."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -24,6 +25,9 @@ from resources.workspace import Workspace
 _STOP_S = 10.0
 # Between two tries to start MLflow over a store that another program holds.
 _AGAIN_S = 15.0
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 class PortTaken(PlumblineError):
@@ -124,8 +128,17 @@ def _start(command: list[str], output: IO[str]) -> subprocess.Popen:
     }
     # Own process groups, so that the children of each server end with it.
     return subprocess.Popen(  # noqa: S603
-        command, cwd=PROJECT, env=environment, stdout=output, stderr=output, start_new_session=True
-    )
+        command, cwd=PROJECT, env=environment, stdout=output, stderr=output, start_new_session=True,
+        preexec_fn=_ends_with_its_parent(),
+    )  # fmt: skip
+
+
+def _ends_with_its_parent() -> Callable[[], object] | None:
+    """Return what makes Linux end a server when `plumbline ui` is gone without a word; other systems cannot."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return partial(prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _watch(
@@ -189,3 +202,4 @@ def _stop(processes: list[subprocess.Popen]) -> None:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_json
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, StorageError
 from plumbline.generators.backend import Backend
 from plumbline.http.keys import read_key
 from plumbline.language.cell import Judge
@@ -121,9 +122,12 @@ def backend_identity(workspace: Workspace, model: str) -> str:
     files, placement = workspace.lvlm_files(model), placement_of(workspace)
     decides = [files.digest, files.family, placement.dtype, placement.device_kind, library_versions()]
     kept = workspace.identities / digest_json([decides, code_version(identity_from_files)])
-    if not kept.is_file():
-        commit_bytes(UPath(kept), identity_from_files(files, placement).encode())
-    return kept.read_text("utf-8")
+    if kept.is_file():
+        return kept.read_text("utf-8")
+    identity = identity_from_files(files, placement)
+    with contextlib.suppress(StorageError):  # a home that may only be read: it is found again the next time
+        commit_bytes(UPath(kept), identity.encode())
+    return identity
 
 
 def scorer_version(workspace: Workspace, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from upath import UPath
 
+from plumbline.catalog.studies import recognise
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.pickled import readable_folder
@@ -24,6 +25,7 @@ from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
 from plumbline.encoders.folders import CONVERTED, checkpoint_files
 from plumbline.errors import ConfigError
+from plumbline.generators.backend import Decoding
 from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record
@@ -262,6 +264,35 @@ class Workspace:
         if address is None:
             raise ConfigError("this model is no checkpoint: it has no files", where=self.audit_path, found=model)
         return generator_files(model, address, project=PROJECT, fetched=self.fetched)
+
+    def decoding(self, model: str) -> Decoding:
+        """Return how a generative model draws tokens: as its entry says, else as all do, else as its own file says."""
+        entry, general = self.lvlm_entry(model), self.audit.generation.decoding
+        return Decoding(**{**self.own_decoding(model), **general.said, **entry.decoding.said})
+
+    def own_decoding(self, model: str) -> dict[str, float]:
+        """Return what of its decoding a checkpoint on this disk says itself and the audit file does not."""
+        from plumbline.generators.folders import DRAWN_AS, own_decoding
+
+        entry, general = self.lvlm_entry(model), self.audit.generation.decoding
+        if entry.address is None:
+            return {}
+        own, said = own_decoding(self.checkpoint_folder(entry.address)), {*general.said, *entry.decoding.said}
+        return {key: kind(own[key]) for key, (kind, _) in DRAWN_AS.items() if key in own and key not in said}
+
+    def image_tokens(self, model: str) -> int | None:
+        """Return how many tokens an image is to a generative model; None where nobody says it."""
+        from plumbline.generators.folders import image_tokens
+
+        entry = self.lvlm_entry(model)
+        if model in self.audit.base_llms:
+            return 0
+        if entry.address is not None and (tokens := image_tokens(self.checkpoint_folder(entry.address))) is not None:
+            return tokens
+        if entry.endpoint is not None and entry.endpoint.image_tokens is not None:
+            return entry.endpoint.image_tokens
+        known = recognise(entry.endpoint.model if entry.endpoint else entry.address or "")
+        return None if known is None else known.image_tokens
 
     def stored_answers(self, model: str) -> StoredAnswers:
         """Return the answers of a model that were given elsewhere; they are not read yet.

@@ -29,6 +29,7 @@ BLOCKS = (
     "corrected_labels",
     "few_checkpoints",
     "paired_effects",
+    "power",
 )
 """Modules of this package, in the order in which they are run."""
 
@@ -50,7 +51,7 @@ def main() -> int:
                 f"width {MOST_WIDTH}; {len(block.cells)} cells, {asked.worlds or block.worlds} worlds each, "
                 f"{time.monotonic() - began:.0f} s"
             )
-            print("\n".join(worst(table)))
+            print("\n".join(worst(table, told_power=block.power is not None)))
             missed = table.filter(~pl.col("kept"))
             failed += missed.height
             shown = table if asked.all else missed

@@ -92,6 +92,8 @@ class Block:
         share of what is claimed that may be wrong.
     errors : float
         Standard errors of the simulation by which a cell may miss its bar.
+    power : (float, float), optional
+        Between which shares of worlds a test should find what differs.
     """
 
     title: str
@@ -101,6 +103,7 @@ class Block:
     coverage: float = LEAST_COVERAGE
     level: float = MOST_REJECTED
     errors: float = MONTE_CARLO
+    power: tuple[float, float] | None = None
 
 
 def simulated(
@@ -160,6 +163,7 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
             and rejected > block.level + block.errors * _error(block.level, int(tested.sum()))
         )
         or (width is not None and width > MOST_WIDTH)
+        or (block.power is not None and rejected is not None and _outside(rejected, block, int(tested.sum())))
         or (wrong is not None and wrong > block.level + block.errors * float(shares.std()) / np.sqrt(worlds))
     )
     return {
@@ -174,12 +178,17 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
     }
 
 
+def _outside(power: float, block: Block, n: int) -> bool:
+    least, most = block.power or (0.0, 1.0)
+    return power < least - block.errors * _error(least, n) or power > most + block.errors * _error(most, n)
+
+
 def _error(share: float, n: int) -> float:
     return float(np.sqrt(share * (1 - share) / max(n, 1)))
 
 
-def worst(table: pl.DataFrame) -> list[str]:
-    """Return a line for each number of a block: its worst cells, beside the bars."""
+def worst(table: pl.DataFrame, *, told_power: bool = False) -> list[str]:
+    """Return a line for each number of a block: its worst cells, beside the bars; its power where that has bars."""
     lines = []
     for (number,), rows in table.group_by("number", maintain_order=True):
         parts = []
@@ -188,6 +197,7 @@ def worst(table: pl.DataFrame) -> list[str]:
             ("level", True),
             ("width", True),
             ("wrong", True),
+            *((("power", False), ("power", True)) if told_power else ()),
             ("undefined", True),
         ):
             seen = rows.filter(pl.col(column).is_not_null())

@@ -1,4 +1,4 @@
-"""Loader of the catalog's data files."""
+"""Loader of the catalog's data files, and of YAML that other people wrote."""
 
 from __future__ import annotations
 
@@ -16,8 +16,24 @@ from plumbline.errors import ConfigError, PlumblineError
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader in C where there is one: it takes a tenth of the time of the one in Python."""
+DEEPEST = 100
+"""Levels that foreign YAML may nest."""
+LARGEST = 200_000
+"""Values of foreign YAML once its aliases are written out: nine levels of nine aliases each are 400 million."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The safe loader, in C where there is one: it takes a tenth of the time of the one in Python."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node; one that its tag does not allow is refused with its line."""
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, KeyError, OverflowError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"this is no {kind}: {str(node.value)[:40]!r}", node.start_mark
+            ) from error
 
 
 def data_bytes(name: str) -> bytes:
@@ -36,8 +52,53 @@ def data_yaml(name: str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the content of a YAML text."""
-    return yaml.load(text, LOADER)  # noqa: S506 - one and the same, in C
+    """Return the content of a YAML text of our own; of anybody's with `foreign_yaml`."""
+    return yaml.load(text, _Loader)  # noqa: S506 - it is safe
+
+
+def foreign_yaml(text: str) -> tuple[Any, yaml.Node | None]:
+    """Return the content of a YAML text that may be anything, and its nodes, which know their lines.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If it is not YAML, a value is not what its tag says, or it is nested deeper than `DEEPEST` or larger than
+        `LARGEST` once its aliases are written out; with the line.
+    """
+    _require_bounded(text)
+    # Reading writes merged keys into the nodes: those that are returned are as they were written.
+    return parse_yaml(text), yaml.compose(text, Loader=_Loader)
+
+
+def _beyond(what: str, event: yaml.Event) -> yaml.YAMLError:
+    at = event.start_mark
+    return yaml.YAMLError(what if at is None else f"{what} at line {at.line + 1}, column {at.column + 1}")
+
+
+def _require_bounded(text: str) -> None:
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = [(None, 0)]  # anchor and size so far
+    for event in yaml.parse(text, _Loader):
+        size = 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, 1))
+            if len(open_nodes) > DEEPEST:
+                raise _beyond(f"nested more than {DEEPEST} levels deep", event)
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_nodes.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            anchor, size = None, sizes.get(event.anchor or "", 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor = event.anchor
+        else:
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        outer, so_far = open_nodes[-1]
+        open_nodes[-1] = (outer, so_far + size)
+        if so_far + size > LARGEST:
+            raise _beyond(f"more than {LARGEST:,} values once its aliases are written out", event)
 
 
 def typed(kind: type[T], content: Any) -> T:

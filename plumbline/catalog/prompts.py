@@ -15,6 +15,7 @@ from plumbline.errors import ConfigError
 from plumbline.recording import note
 
 Kind = Literal["main", "additional", "numeric", "all"]
+Articles = Literal["repaired", "as_printed"]
 
 SPOKEN = {"man": "male", "woman": "female"}
 """Label of the records -> its word in the study's prompts."""
@@ -103,7 +104,12 @@ def typical_tokens(prompt: str) -> int:
 
 
 def render(
-    prompt: str, *, instruction: str = NO_INSTRUCTION, occupation: str | None = None, described: str | None = None
+    prompt: str,
+    *,
+    instruction: str = NO_INSTRUCTION,
+    occupation: str | None = None,
+    described: str | None = None,
+    articles: Articles = "repaired",
 ) -> str:
     """Return the text that is asked, without any chat template.
 
@@ -118,6 +124,9 @@ def render(
     described : str, optional
         For a language model without eyes: what is in the image, such as `obese Latino barber`. Its sentence comes
         first, before the instruction.
+    articles : {"repaired", "as_printed"}
+        "repaired": `a` before a slot becomes `an` where the word wants it. The paper prints `a [OCCUPATION]` and does
+        not say what became of `a engineer`.
 
     Raises
     ------
@@ -127,12 +136,12 @@ def render(
     """
     text = _template(prompt)
     if "{occupation}" in text:
-        text = _filled(text, "occupation", occupation, prompt)
+        text = _filled(text, "occupation", occupation, prompt, articles)
     instructions = {NO_INSTRUCTION: "{prompt}", **_content()["instructions"]}
     text = entry(instructions, instruction, "there is no such instruction", _FILE).replace("{prompt}", text)
     if described is None:
         return text
-    sentence = _filled(_content()["described"].partition("{prompt}")[0], "described", described, prompt)
+    sentence = _filled(_content()["described"].partition("{prompt}")[0], "described", described, prompt, articles)
     return sentence + text
 
 
@@ -162,8 +171,8 @@ def _template(prompt: str) -> str:
     return entry(_prompts(), prompt, "there is no such prompt", _FILE)
 
 
-def _filled(text: str, slot: str, word: str | None, prompt: str) -> str:
-    """Fill a slot; an article before it follows the word."""
+def _filled(text: str, slot: str, word: str | None, prompt: str, articles: Articles) -> str:
+    """Fill a slot; an article before it follows the word, where articles are repaired."""
     word = (word or "").strip()
     if not word:
         raise ConfigError(
@@ -172,4 +181,6 @@ def _filled(text: str, slot: str, word: str | None, prompt: str) -> str:
             expected="a word such as barber" if slot == "occupation" else "words such as obese Latino barber",
             hint="ask this prompt only of datasets that name an occupation" if slot == "occupation" else None,
         )
-    return text.replace(f"a {{{slot}}}", with_article(word)).replace(f"{{{slot}}}", word)
+    if articles == "repaired":
+        text = text.replace(f"a {{{slot}}}", with_article(word))
+    return text.replace(f"{{{slot}}}", word)

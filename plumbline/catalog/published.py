@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from io import StringIO
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from plumbline.catalog.files import checked_yaml, entry
 from plumbline.catalog.schema import Row, Schema
 from plumbline.catalog.studies import study_checkpoint
-from plumbline.digests import digest_bytes
+from plumbline.digests import canonical_json, digest_bytes
 from plumbline.errors import StorageError
 
 PRINTED_UNITS: dict[str | None, int] = {None: 0, "bin": 0, "percent": -2, "hundredths": -2}
@@ -83,6 +83,7 @@ def _with_known_keys(meaning: dict[str, str | int]) -> dict[str, str | int]:
     return meaning
 
 
+Protocol = dict[str, str | int | float | bool | None]
 Meaning = Annotated[dict[str, str | int], AfterValidator(_with_known_keys)]
 Status = Literal["as_printed", "recomputed", "suspect", "not_comparable", "absent"]
 _JOINED = {"checkpoint": "-", "group": "_"}
@@ -123,7 +124,8 @@ class TableDescription(_Described):
     """What a grid of numbers is.
 
     `rows` and `columns` name the vocabulary of each leading label and of each level of the header; null where a label
-    stands for nothing by itself, or, in lower case, is the value of `label_key`.
+    stands for nothing by itself, or, in lower case, is the value of `label_key`. `protocol` is how all of it was made,
+    see `PaperDescription`.
     """
 
     title: str
@@ -136,13 +138,20 @@ class TableDescription(_Described):
     status: Status = "as_printed"
     note: str | None = None
     notes: tuple[Note, ...] = ()
+    protocol: Protocol = {}
     absent: dict[str, str] = {}
     recomputed: Recomputed | None = None
     uncertain: tuple[str, ...] = ()
 
 
 class PaperDescription(_Described):
-    """One paper: source, vocabularies of its labels, tables of numbers and of words."""
+    """One paper: source, vocabularies of its labels, tables of numbers and of words.
+
+    `protocols`: what the paper says of how numbers of a condition, or of a checkpoint, were made, in the keys of
+    `plumbline.config.reproduction.Run.protocol`; `by_attribute`: conditions whose id an audit ends in `_gender`,
+    `_race`, since the method is trained for one attribute. Which one numbers without an attribute are of is not said:
+    gender is taken.
+    """
 
     id: str
     version: int
@@ -150,6 +159,8 @@ class PaperDescription(_Described):
     vocabularies: dict[str, dict[str, Meaning]]
     tables: dict[str, TableDescription]
     words: dict[str, TableDescription] = {}
+    protocols: dict[str, Protocol] = {}
+    by_attribute: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _sources_are_printed(self) -> PaperDescription:
@@ -306,6 +317,7 @@ PUBLISHED_SCHEMA: Schema = {
     "n": pl.Int64,
     "status": pl.String,
     "note": pl.String,
+    "protocol": pl.String,
     "source": pl.String,
     "version": pl.Int64,
 }
@@ -315,7 +327,8 @@ PUBLISHED_SCHEMA: Schema = {
 `rounding` is how far the unrounded number may be from `value`. `checkpoint` and `reference_checkpoint` are ids of
 `checkpoints.yaml`; a difference is first minus reference. `n` is how many images it was measured on, where the paper
 says so. `status`: `as_printed`; `recomputed` (from another table, since the printed one has copy errors); `suspect`
-and `not_comparable` (say why in `note`, and are never compared); `absent` (the cell holds no number).
+and `not_comparable` (say why in `note`, and are never compared); `absent` (the cell holds no number). `protocol`: JSON
+of what the paper says of how it was made, null where that is no more than the other columns say.
 """
 
 WORDS_SCHEMA: Schema = {
@@ -329,6 +342,7 @@ WORDS_SCHEMA: Schema = {
 """One row per word of a list. `model` and `checkpoint` are null where the text at hand does not tell whose it is."""
 
 _FOLDER = files("plumbline.catalog") / "published"
+_WITHOUT_ATTRIBUTE = "gender"
 _UNCERTAIN = "the text at hand has lost which models have no words for this group: whose list this is, is unknown"
 
 
@@ -347,6 +361,16 @@ def published_values() -> pl.DataFrame:
         If a data file is absent, changed, or says something that its description does not explain.
     """
     return read_values(_FOLDER)
+
+
+@cache
+def published_tables() -> dict[tuple[str, str], str]:
+    """Return (paper, table) -> title of every table of numbers and words, in the order of the papers."""
+    return {
+        (paper.id, name): table.title
+        for paper, _ in _papers(_FOLDER)
+        for name, table in {**paper.tables, **paper.words}.items()
+    }
 
 
 @cache
@@ -431,12 +455,14 @@ def _row(paper: PaperDescription, name: str, table: TableDescription, cell: Prin
     notes = [note for note in table.notes if note.is_about(cell)]
     remarks = [table.note, *(note.note for note in notes), table.absent.get(cell.text)]
     statuses = [table.status, *(note.status for note in notes if note.status)]
+    meaning = _with_attribute(paper, cell.meaning)
     row: Row = {
-        **cell.meaning,
+        **meaning,
         **_place(paper, name, cell, cell.meaning.get("checkpoint")),
         "printed": cell.text,
         "status": statuses[-1],
         "note": "; ".join(filter(None, remarks)) or None,
+        "protocol": _protocol(paper, table, cell.meaning, meaning),
     }
     if cell.text in table.absent:
         return row | {"status": "absent"}
@@ -450,6 +476,24 @@ def _row(paper: PaperDescription, name: str, table: TableDescription, cell: Prin
     return row | {"value": float(number.value), "decimals": number.decimals, "rounding": float(number.rounding)}
 
 
+def _with_attribute(paper: PaperDescription, meaning: Meaning) -> Meaning:
+    condition = meaning.get("condition")
+    if condition not in paper.by_attribute:
+        return meaning
+    return {**meaning, "condition": f"{condition}_{meaning.get('attribute', _WITHOUT_ATTRIBUTE)}"}
+
+
+def _protocol(paper: PaperDescription, table: TableDescription, printed: Meaning, meaning: Meaning) -> str | None:
+    named = (paper.protocols.get(str(printed.get(key)), {}) for key in ("condition", "checkpoint"))
+    combined = {**table.protocol}
+    for protocol in named:
+        combined |= protocol
+    if printed.get("condition") in paper.by_attribute:
+        combined["attribute"] = meaning.get("attribute", _WITHOUT_ATTRIBUTE)
+    said = {key: value for key, value in combined.items() if value is not None}
+    return canonical_json(said) if said else None
+
+
 def _word_rows(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell) -> Iterator[Row]:
     uncertain = cell.row in table.uncertain
     checkpoint = None if uncertain else cell.meaning["checkpoint"]
@@ -461,3 +505,17 @@ def _word_rows(paper: PaperDescription, name: str, table: TableDescription, cell
     }
     for position, word in enumerate(filter(None, cell.text.split(", ")), start=1):
         yield of_cell | {"position": position, "word": word}
+
+
+# --- Protocols: how a paper made its numbers, beside how an audit does.
+
+ProtocolOf = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
+"""(model, dataset, published cell) -> how an audit makes its number: `plumbline.config.reproduction.Run.protocol`."""
+
+
+def differences(published: Mapping[str, Any], run: Mapping[str, Any]) -> str | None:
+    """Say what of a run is not as published, such as `epochs 8 in place of 3`; None where nothing differs."""
+    told = [
+        f"{key} {run[key]} in place of {value}" for key, value in published.items() if key in run and run[key] != value
+    ]
+    return ", ".join(told) or None

@@ -44,10 +44,17 @@ IDENTIFYING = (
 )  # fmt: skip
 """The columns that identify a metric; no two rows of a metric table agree in all of them."""
 
-POWER: Schema = dict.fromkeys(("detectable_05", "detectable_002", "smallest_detectable", "equivalence_q"), pl.Float64)
+POWER: Schema = dict.fromkeys(
+    (
+        "detectable_05", "detectable_002", "detectable_0001", "detectable_00001", "smallest_detectable",
+        "equivalence_q",
+    ),
+    pl.Float64,
+)  # fmt: skip
 """What the test of a row can find, and whether its interval excludes a margin.
 
-`detectable_05`, `detectable_002`: the value that 80% of audits of this size find at p <= .05 and p <= .002;
+`detectable_05`, `detectable_002`, `detectable_0001`, `detectable_00001`: the value that 80% of audits of this size find
+at p <= .05, .002, .0001 and .00001;
 `smallest_detectable`: the same at the p that the correction required in this audit; nan where no value is found, null
 where that is not computed. `equivalence_q`: of the hypothesis that the true value is beyond the margin that the audit
 file declares, corrected over all such rows; null without a margin.
@@ -125,6 +132,9 @@ GENERATION_SCHEMA: Schema = {
     "prompt_tokens": pl.Int64,
     "new_tokens": pl.Int64,
     "source": pl.String,
+    # what a reasoning model wrote before it
+    "thinking": pl.String,
+    "thinking_tokens": pl.Int64,
 }
 """One row per generation.
 
@@ -133,7 +143,8 @@ never generated twice. `subset` is the record's `split` where a dataset has coun
 `prompt` is an id of `plumbline.catalog.prompts`, `instruction` one of `none`, `M1` .. `M5`. `finish_reason`:
 `stop`, `length` (cut at the most new tokens), `refusal` (the API's own field), `content_filter`. A refused answer
 is data: its text may be empty. `source` is the sha256 of the weights, or what the endpoint reports: model and
-fingerprint.
+fingerprint. `thinking` is no part of `text`, and its tokens are among `new_tokens`; null where it was not looked for,
+or where nobody counted.
 """
 
 FINISH_REASONS = ("stop", "length", "refusal", "content_filter")

@@ -36,6 +36,8 @@ class StudyCheckpoint:
         Of encoders, as in `plumbline.encoders.families`.
     width : int or None
         Of an embedding; None where a model has none.
+    image_tokens : int or None
+        What an image is to a generative model.
     """
 
     id: str
@@ -46,6 +48,7 @@ class StudyCheckpoint:
     factors: Mapping[str, str] = field(default_factory=dict)
     family: str | None = None
     width: int | None = None
+    image_tokens: int | None = None
 
 
 @cache

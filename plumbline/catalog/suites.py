@@ -67,9 +67,13 @@ class _Listed(_Head):
         return self
 
 
+VARIANT_OF = {
+    "agency_photo": "agency", "communion_photo": "communion", "crime_words": "crime", "perception_words": "perception",
+}  # fmt: skip
+"""Other readings of a published suite, of the same images; they are asked where an audit file names them."""
 PUBLISHED = (
     "agency", "communion", "crime", "crime_pooled", "gender_labels", "markedness", "pata_captions", "perception",
-    "templates", "trident",
+    "templates", "trident", *VARIANT_OF,
 )  # fmt: skip
 """The suites of the papers; those of one's own list their words, and name events of their own."""
 
@@ -117,7 +121,7 @@ MIXED_SUITES = ("trident_mixed", "trident_composite")
 """The column `suite` of rows that depend on automatic gender labels."""
 SCENE_SUITES = ("pata_captions",)
 """Suites of datasets that have scenes."""
-VARIANT_SUITES = ("crime_pooled", *SCENE_SUITES)
+VARIANT_SUITES = ("crime_pooled", "agency_photo", "communion_photo", "crime_words", *SCENE_SUITES)
 """Outcome suites that are variants of another."""
 
 

@@ -43,8 +43,8 @@ FamilyT = TypeVar("FamilyT", bound=Family)
 
 
 def family_of_model_type(families: Mapping[str, FamilyT], model_type: str) -> FamilyT | None:
-    """Return the family that a `model_type` of `config.json` means, or None."""
-    return next((family for family in families.values() if model_type in family.model_types), None)
+    """Return the family that a `model_type` of `config.json` means, by the last row that names it; or None."""
+    return next((family for family in [*families.values()][::-1] if model_type in family.model_types), None)
 
 
 def family_of_folder(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, PlumblineError
 
 if TYPE_CHECKING:
     import torch
@@ -56,11 +56,6 @@ def declare_missing_operators() -> bool:
 FROM_DISK: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 """Options of every `from_pretrained` of transformers."""
 
-# What the libraries raise on files that they cannot make a model of, beside safetensors' own error.
-_NOT_LOADABLE = (
-    RuntimeError, ValueError, TypeError, OSError, KeyError, AttributeError, ImportError, AssertionError,
-)  # fmt: skip
-
 
 def ready_libraries() -> None:
     """Make this process ready to import open_clip or transformers: neither downloads anything from here on.
@@ -73,6 +68,9 @@ def ready_libraries() -> None:
     # The variable is read once, at import, which may have been long ago.
     constants.HF_HUB_OFFLINE = True
     declare_missing_operators()
+
+
+_TOLD_BY_MESSAGE = (RuntimeError, ValueError, OSError, ImportError, TypeError)
 
 
 @contextmanager
@@ -92,12 +90,15 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
 
     try:
         yield
-    except (*_NOT_LOADABLE, SafetensorError) as error:
-        message = str(error).strip()
+    except PlumblineError:
+        raise
+    except Exception as error:
+        message, name = str(error).strip().partition("\n")[0], type(error).__name__
         raise CheckpointError(
             what,
             where=where,
-            found=message.splitlines()[0] if message else type(error).__name__,
+            # Of a missing key, or a failed assertion, the message alone says nothing.
+            found=message if isinstance(error, _TOLD_BY_MESSAGE) and message else f"{name}: {message}".rstrip(": "),
             expected=expected,
             hint=_remedy(error, damaged=isinstance(error, SafetensorError)),
         ) from error

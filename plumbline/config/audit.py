@@ -157,6 +157,17 @@ class Audit(Part):
         return joined
 
     @cached_property
+    def fitted_on(self) -> frozenset[tuple[str, str]]:
+        """Return the (dataset, encoder) whose images mitigations of other datasets are fitted on."""
+        return frozenset(
+            (other, encoder)
+            for (dataset, encoder), tried in self.mitigated.items()
+            for name in tried
+            for other in self.mitigations[name].datasets
+            if other != dataset and (other, encoder) in self.cells
+        )
+
+    @cached_property
     def base_llms(self) -> dict[str, tuple[str, ...]]:
         """Return language model -> the models that were built on it."""
         built = {name: entry.base_llm for name, entry in self.lvlms.items() if entry.base_llm is not None}
@@ -166,7 +177,8 @@ class Audit(Part):
     def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
         """Return (model, dataset) -> its designs, in file order, language models last.
 
-        A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions.
+        A base language model is asked what the models built on it are asked, of `BASE_LLM_PROMPT` without instructions,
+        about datasets that name occupations: its prompt says one, and it is compared by occupation and group.
         """
         entries_of: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
         seeing = [name for name in self.lvlms if name not in self.base_llms]
@@ -176,7 +188,8 @@ class Audit(Part):
                     entries_of[model, dataset].append(entry)
         for base_llm, built in self.base_llms.items():
             for model, dataset in [key for key in entries_of if key[0] in built]:
-                entries_of[base_llm, dataset] += entries_of[model, dataset]
+                if "occupation" in self.declarations[dataset].filled:
+                    entries_of[base_llm, dataset] += entries_of[model, dataset]
         kept = {
             key: tuple(
                 entry for entry in dict.fromkeys(entries) if key[0] not in self.base_llms or entry.asks_base_llms
@@ -294,7 +307,7 @@ def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
     """Return the errors between parts that are valid by themselves."""
     mistakes = [*_empty_choices(audit), *_undefined_names(audit), *_models_alike(audit)]
     # Cells are made of defined names only.
-    return mistakes or [*_unfit_datasets(audit), *_composites_alone(audit)]
+    return mistakes or [*_unfit_datasets(audit), *_composites_alone(audit), *_unfit_fits(audit)]
 
 
 def _empty_choices(audit: Audit) -> Iterator[InitErrorDetails]:
@@ -324,6 +337,9 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
                 names = getattr(entry, part, "all")
                 for j, name in enumerate(() if names == "all" else names):
                     yield (key, i, part, j), name, defined[part]
+    for name, settings in audit.mitigations.items():
+        for key, dataset in settings.fitted_on_datasets:
+            yield ("mitigations", name, key), dataset, defined["datasets"]
     for name, entry in audit.lvlms.items():
         if entry.base_llm:
             yield ("lvlms", name, "base_llm"), entry.base_llm, defined["lvlms"]
@@ -364,6 +380,20 @@ def _unfit_datasets(audit: Audit) -> Iterator[InitErrorDetails]:
                     suite,
                     f"suites of prompts alone for {', '.join(lacking)}: {why}, which {', '.join(having)} have",
                 )
+
+
+def _unfit_fits(audit: Audit) -> Iterator[InitErrorDetails]:
+    """Report mitigations that an entry names and that would be fitted on images which are not embedded."""
+    for i, entry in enumerate(audit.audit):
+        for j, name in enumerate(() if entry.mitigations == "all" else entry.mitigations):
+            for _, dataset in audit.mitigations[name].fitted_on_datasets:
+                if lacking := [model for _, model in audit.rectangle(entry) if (dataset, model) not in audit.cells]:
+                    yield unfit(
+                        ("audit", i, "mitigations", j),
+                        name,
+                        f"an entry that asks {', '.join(dict.fromkeys(lacking))} something about `{dataset}` too: this "
+                        "mitigation is fitted on its images",
+                    )
 
 
 def _composites_alone(audit: Audit) -> Iterator[InitErrorDetails]:

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, cast
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from plumbline.catalog.prompts import Kind, prompt_ids
+from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.catalog.suites import VARIANT_OF
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part
 from plumbline.config.values import (
@@ -26,6 +27,7 @@ from plumbline.config.values import (
     Shares,
     Slug,
     SourceName,
+    StoragePlace,
     SuiteName,
     SuiteNames,
     Wording,
@@ -34,7 +36,6 @@ from plumbline.datasets.folder import ColumnMap, Text
 from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
-from plumbline.generators.backend import Decoding
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 
@@ -136,8 +137,8 @@ class AuditEntry(Part):
     """ids of `encoders`"""
     datasets: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `datasets`"""
-    suites: SuiteNames = AUDITED_SUITES
-    """what is asked; when absent all that the encoder and the dataset can answer"""
+    suites: SuiteNames = tuple(name for name in AUDITED_SUITES if name not in VARIANT_OF)
+    """what is asked; when absent all that the encoder and the dataset can answer, other readings of a suite left out"""
     mitigations: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `mitigations`; none are tried where the list is empty"""
 
@@ -145,7 +146,7 @@ class AuditEntry(Part):
 class Storage(Part):
     """Where results live and how arrays are cut."""
 
-    root: str | None = None
+    root: StoragePlace | None = None
     """folder or fsspec address; `.plumbline/lake` when absent"""
     shard_rows: int = Field(default=4096, ge=1)
     """images of a shard: what an interruption can cost"""
@@ -179,6 +180,8 @@ class Statistics(Part):
     """of intervals"""
     min_group: int = Field(default=30, ge=1)
     """images; a smaller group is flagged"""
+    skew_k: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """of Skew@k; auto: the paper's 1,000, or half of the images where there are fewer than 2,000"""
     label_margin: float = Field(default=0.2, ge=0, lt=1)
     """automatic labels closer than this are left out in a second reading"""
 
@@ -223,6 +226,28 @@ BASE_LLM_PROMPT = "characteristics"
 """What a language model is asked beside the models that were built on it."""
 
 
+class DecodingSettings(Part):
+    """How tokens are drawn. What is not said is as a local model's own `generation_config.json` has it, else published.
+
+    Published is what Howard et al. drew with: temperature 0.75, and the rest as transformers has it, whose silent
+    `top_k` is 50.
+    """
+
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """of an answer; 512 when absent"""
+    temperature: float | None = Field(default=None, ge=0)
+    """0 takes the likeliest token; when absent the checkpoint's own, else 0.75"""
+    top_k: int | None = Field(default=None, ge=0)
+    """likeliest tokens that are drawn from, 0: all; when absent the checkpoint's own, else 50"""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """share of probability that is drawn from; when absent the checkpoint's own, else 1"""
+
+    @property
+    def said(self) -> dict[str, float]:
+        """Return what it says, by the names of `Decoding`."""
+        return self.model_dump(exclude_none=True)
+
+
 class LvlmEntry(Part):
     """A model that answers: a checkpoint on this disk, an OpenAI-compatible endpoint, or answers given elsewhere."""
 
@@ -234,6 +259,8 @@ class LvlmEntry(Part):
     """answers that were given elsewhere: nothing is generated"""
     base_llm: Slug | None = None
     """id of the language model that it was built on; that is told in words what is pictured"""
+    decoding: DecodingSettings = DecodingSettings()
+    """how this one draws tokens, in place of `generation.decoding`"""
     planted_source: SourceName | None = None
     """for checkpoints of the planted world: their source"""
 
@@ -241,6 +268,8 @@ class LvlmEntry(Part):
     def _one_place(self) -> LvlmEntry:
         if [self.address, self.endpoint, self.answers].count(None) != 2:
             raise ValueError("either `address` or `endpoint` or `answers`")
+        if self.answers is not None and self.decoding.said:
+            raise ValueError("no `decoding` with `answers`: they were given elsewhere")
         return self
 
 
@@ -280,24 +309,6 @@ class GenerateEntry(Part):
         return BASE_LLM_PROMPT in self.prompt_ids and NO_INSTRUCTION in self.instructions
 
 
-class DecodingSettings(Part):
-    """How tokens are drawn; the same for every local model. transformers samples with a silent `top_k` of 50."""
-
-    max_new_tokens: int = Field(default=512, ge=1)
-    """of an answer"""
-    temperature: float = Field(default=0.75, ge=0)
-    """0 takes the likeliest token"""
-    top_k: int = Field(default=50, ge=0)
-    """likeliest tokens that are drawn from; 0: all"""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """share of probability that is drawn from"""
-
-    @property
-    def decoding(self) -> Decoding:
-        """Return it as the backends take it."""
-        return Decoding(**self.model_dump())
-
-
 class Limit(Part):
     """The largest plan that an audit may start; without a number there is no limit."""
 
@@ -315,11 +326,22 @@ class Generation(Part):
     """How texts are generated."""
 
     decoding: DecodingSettings = DecodingSettings()
-    """how tokens are drawn"""
+    """how tokens are drawn by models whose entry does not say otherwise"""
+    articles: Articles = "repaired"
+    """repaired: `an engineer` where a prompt has `a` before its slot; as_printed: `a engineer`, to the letter"""
     slice_images: int = Field(default=5000, ge=1)
     """images of a slice; a set is never cut"""
     limit: Limit = Limit()
     """the largest plan that may start"""
+
+
+class OccupationEnds(Part):
+    """How many occupations have the scores of their groups listed."""
+
+    highest: int = Field(default=4, ge=0)
+    """of the largest spread between groups"""
+    lowest: int = Field(default=4, ge=0)
+    """of the smallest; none of them is among the others"""
 
 
 class Language(Part):
@@ -333,6 +355,8 @@ class Language(Part):
     """of PMI"""
     min_sets: int = Field(default=35, ge=1)
     """counterfactual sets; an occupation with fewer is left out"""
+    occupations: OccupationEnds = OccupationEnds()
+    """how many occupations have their scores listed by group"""
     most_unreadable: float = Field(default=0.5, ge=0, le=1)
     """largest share of ratings without a number; above it they are undefined"""
     dictionaries: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from plumbline.catalog.files import LOADER, parse_yaml
+from plumbline.catalog.files import foreign_yaml
 from plumbline.config.audit import Audit
 from plumbline.config.entries import (
     AuditEntry,
@@ -148,19 +150,20 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except OSError as error:
         raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        found = f"byte {error.object[error.start]:#04x} on line {line}"
+        raise ConfigError("the audit file is not text in UTF-8", where=path, found=found) from error
 
 
 # Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
 @lru_cache(maxsize=4)
 def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
-        try:
-            content, node = parse_yaml(text), yaml.compose(text, Loader=LOADER)
-        except yaml.YAMLError:
-            # The loader in Python is slow, and shows the place.
-            content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+        content, node = foreign_yaml(text)
     except yaml.YAMLError as error:
-        raise ConfigError("the audit file is not valid YAML", where=path, found=error) from error
+        found = re.sub(r"in \"<[a-z ]+>\", ", "at ", str(error))
+        raise ConfigError("the audit file is not valid YAML", where=path, found=" ".join(found.split())) from error
     if not isinstance(content, dict):
         raise ConfigError("the audit file must be a mapping", where=path, found=type(content).__name__)
     return content, node
@@ -182,6 +185,7 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
             repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
             mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
         lines.setdefault(place, line)
+    mistakes += _control_characters(content, lines)
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
@@ -190,6 +194,19 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
         shown = "\n".join(mistakes)
         raise ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
     return audit
+
+
+def _control_characters(content: Any, lines: Mapping[Location, int], place: Location = ()) -> Iterator[str]:
+    """Yield a mistake for every text that no file name or page can hold, such as one with a zero byte."""
+    if isinstance(content, str):
+        unseen = sorted({letter for letter in content if unicodedata.category(letter) == "Cc"} - {"\n", "\t"})
+        if unseen:
+            line = next(lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in lines)
+            yield _message(line, ".".join(place), f"the control character {unseen[0]!r}", "a text without one")
+    elif isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for name, value in items:
+            yield from _control_characters(value, lines, (*place, str(name)))
 
 
 def _laid_over(content: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:

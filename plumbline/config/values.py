@@ -60,8 +60,30 @@ def _root(value: str) -> str:
             parse_dataset_address(value)
         except DatasetError as error:
             raise ValueError(f"{error.expected} ({error.what})") from error
+    if "://" in value:
+        raise ValueError(f"a folder of this machine, `{PLANTED}NAME` or `{HUB}...`, not an address")
+    return _folder(value)
+
+
+def _folder(value: str) -> str:
     if not value.strip():
         raise ValueError("a folder")
+    try:
+        Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError("a folder (this user has no home folder)") from error
+    return value
+
+
+def _place(value: str) -> str:
+    protocol, separator, _ = value.partition("://")
+    if not separator:
+        return _folder(value)
+    from fsspec import available_protocols
+
+    known = tuple(sorted(available_protocols()))
+    if protocol not in known:
+        raise ValueError(f"a folder, or an address of a file system that fsspec knows{suggestion(protocol, known)}")
     return value
 
 
@@ -102,6 +124,7 @@ Wording = Annotated[str, _one_of(wordings())]
 SourceName = Annotated[str, _one_of(source_names())]
 BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]
+StoragePlace = Annotated[str, AfterValidator(_place)]
 CheckpointAddress = Annotated[str, AfterValidator(_address)]
 MetricName = Annotated[str, AfterValidator(_with_margin)]
 """A metric around whose value without any difference a margin can be declared."""

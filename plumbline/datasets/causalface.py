@@ -38,8 +38,8 @@ class CausalFace(FolderIndexed):
 
     A corrected picture takes the place of its original, which is quarantined (`superseded`). Versions without
     background are other pictures of the same faces and are quarantined too (`without_background`): leave them out
-    of the folder, or raise the dataset's `quarantine_rate`. So is any other file (`malformed_name`), and a picture
-    that stands in two dimensions, byte for byte, in all but the first (`other_context`).
+    of the folder, or raise the dataset's `quarantine_rate`. So is any other file (`malformed_name`). A picture that
+    stands in several dimensions, byte for byte, as a face at its default level does, has a row in each.
     """
 
     declaration = load_declaration("causalface")

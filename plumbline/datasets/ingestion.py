@@ -95,7 +95,7 @@ def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> l
     return [work(item) for item in chunk]
 
 
-# --- Files with the same bytes: which row is kept, and why each of the others is not
+# --- Files with the same bytes: which rows are kept, and why each of the others is not
 
 
 class Accepted(NamedTuple):
@@ -107,12 +107,12 @@ class Accepted(NamedTuple):
 
 
 def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
-    """Keep one row per picture, or none where its rows contradict each other.
+    """Keep one row per picture and context, or none where the rows of a picture contradict each other.
 
-    Where all rows of the same bytes say the same of who is shown, the first is kept. Another is refused as
-    `duplicate_row` (the same path) or `duplicate` (another path) if its context is that of the first too, and as
-    `other_context` if not, since an image id stands for one row of the records. Where they say different things of
-    who is shown, none can be trusted and all are refused (`conflicting_duplicate`).
+    A picture that is listed in several contexts has a row in each: a face as it is belongs to every dimension that is
+    varied, and a photograph may be listed in two scenes. Of several rows in one context the first is kept, and another
+    is refused as `duplicate_row` (the same path) or `duplicate` (another path). Where the rows of the same bytes say
+    different things of who is shown, none can be trusted and all are refused (`conflicting_duplicate`).
 
     Parameters
     ----------
@@ -127,18 +127,24 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
     outcomes = list(items)
     for positions in ([first, *later] for first, later in same_bytes.items()):
         group = {position: item for position in positions if isinstance(item := items[position], Accepted)}
-        first, *later = group
-        contradict = any(_person(item.labels) != _person(group[first].labels) for item in group.values())
-        for position in group if contradict else later:
-            item = group[position]
-            rejected = _conflict([*group.values()]) if contradict else _repetition(item, group[first])
-            outcomes[position] = Refusal.of_entry(rejected, item.entry, stage="duplicates")
+        contradict = len({canonical_json(_person(item.labels)) for item in group.values()}) > 1
+        kept: dict[str, Accepted] = {}
+        for position, item in group.items():
+            first = kept.setdefault(canonical_json(_context(item.labels)), item)
+            if contradict or first is not item:
+                rejected = _conflict([*group.values()]) if contradict else _repetition(item, first)
+                outcomes[position] = Refusal.of_entry(rejected, item.entry, stage="duplicates")
     return outcomes
 
 
 def _person(labels: Mapping[str, str]) -> dict[str, str]:
     """Return what the labels say of who is shown."""
     return {column: value for column, value in labels.items() if column not in CONTEXT_COLUMNS}
+
+
+def _context(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return what the labels say of where a picture is listed."""
+    return {column: value for column, value in labels.items() if column in CONTEXT_COLUMNS}
 
 
 def _conflict(group: Sequence[Accepted]) -> ImageRejected:
@@ -150,14 +156,6 @@ def _conflict(group: Sequence[Accepted]) -> ImageRejected:
 def _repetition(item: Accepted, first: Accepted) -> ImageRejected:
     same_path = item.entry.path == first.entry.path
     kept = f"kept: line {first.entry.line}" if same_path else f"kept: {first.entry.path}"
-    other = {
-        column: item.labels.get(column)
-        for column in CONTEXT_COLUMNS
-        if item.labels.get(column) != first.labels.get(column)
-    }
-    if other:
-        what = f"an earlier row has the same picture with another {', '.join(other)}"
-        return ImageRejected("other_context", what, found=canonical_json(other), expected=f"one row a picture; {kept}")
     if same_path:
         what = "the index lists this file again with the same labels"
         return ImageRejected("duplicate_row", what, found=item.entry.path, expected=f"one row; {kept}")
@@ -175,7 +173,7 @@ def ingest(
 ) -> Ingested:
     """Read a dataset: decode every listed file in full, and account for all of them.
 
-    Of files with the same bytes, one row is kept at most: see `resolve_duplicates`.
+    Of files with the same bytes, one row is kept in each context: see `resolve_duplicates`.
 
     Parameters
     ----------

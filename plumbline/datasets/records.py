@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
+from plumbline.catalog.suites import VARIANT_OF
 from plumbline.errors import ConfigError, ImageRejected
 
 
@@ -144,7 +145,7 @@ class Declaration:
 
     def filter_for(self, suite: str) -> str:
         """Return the name of the row filter that a suite uses on this dataset."""
-        return self.filters.get(suite, self.default_filter)
+        return self.filters.get(VARIANT_OF.get(suite, suite), self.default_filter)
 
 
 @cache
@@ -179,7 +180,9 @@ Two rows that differ in these alone do not contradict each other.
 """
 
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
-"""One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root.
+"""One row an accepted image, or one in each context where it is listed in several (`CONTEXT_COLUMNS`).
+
+`image_id` is the sha256 of the file, `path` starts at the dataset's root.
 
 `set_id` joins the images of a counterfactual set (CausalFace: a seed), or of a person; `dimension` and `level` say
 what was varied in it and how far, such as `lighting` and `-1`.

@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
+from plumbline.checkpoints.loading import loading
 from plumbline.checkpoints.pickled import readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
@@ -144,7 +147,34 @@ def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | 
     Raises
     ------
     CheckpointError
-        If it cannot be loaded whole, from the digested file alone; nothing is downloaded and nothing is random.
+        If it cannot be loaded whole, from the digested file alone, or gives no number for an image and a text that any
+        encoder knows; nothing is downloaded and nothing is random.
     """
     adapter = import_class(find_family(files.family).adapter, below="plumbline.encoders")
-    return cast("DualEncoder | PairEncoder", adapter(files, placement))
+    expected = "a configuration, weights, an image transform and a tokenizer that fit together"
+    with loading("this checkpoint could not be loaded", where=files.folder, expected=expected):
+        encoder = cast("DualEncoder | PairEncoder", adapter(files, placement))
+    with loading("this checkpoint cannot be asked anything", where=files.folder, expected=expected):
+        _require_numbers(encoder, files.folder)
+    return encoder
+
+
+def _require_numbers(encoder: DualEncoder | PairEncoder, folder: Path) -> None:
+    """Ask about a grey image, so that an hour of embedding does not end in NaN."""
+    import torch
+    from PIL import Image
+
+    batch, texts = encoder.prepare(Image.new("RGB", (96, 96), (128, 128, 128)))[None], ["a photo of a person"]
+    with torch.compiler.set_stance("force_eager"):
+        if find_family(encoder.family).logit == "pair":
+            asked = {"an image and a text": cast("PairEncoder", encoder).score_pairs(batch, texts)}
+        else:
+            dual = cast("DualEncoder", encoder)
+            asked = {"an image": dual.embed_images(batch), "a text": dual.embed_texts(texts)}
+    if broken := [what for what, given in asked.items() if not np.isfinite(given).all()]:
+        raise CheckpointError(
+            "this checkpoint gives NaN or infinity",
+            where=folder,
+            found=f"for {' and '.join(broken)}",
+            expected="finite weights, and an image transform whose `std` is not 0",
+        )

@@ -88,6 +88,8 @@ class Answer:
     prompt_tokens: int
     new_tokens: int
     source: str
+    thinking: str = ""
+    thinking_tokens: int | None = 0
 
 
 class Backend(Protocol):

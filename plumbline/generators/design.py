@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from plumbline.catalog.prompts import SPOKEN, needs_occupation, render
+from plumbline.catalog.prompts import SPOKEN, Articles, needs_occupation, render
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry
 from plumbline.datasets.filters import row_filter
@@ -152,6 +152,7 @@ def asked_rows(
     decoding: Decoding,
     root: Path,
     sees: bool = True,
+    articles: Articles = "repaired",
 ) -> list[Asked]:
     """Return every row to generate for a slice, each once, those of one image adjacent.
 
@@ -165,6 +166,8 @@ def asked_rows(
         Of the dataset.
     sees : bool
         False for a language model: it is told in words what the picture shows, and asked `BASE_LLM_PROMPT` only.
+    articles : {"repaired", "as_printed"}
+        As in `plumbline.catalog.prompts.render`.
 
     Raises
     ------
@@ -180,7 +183,7 @@ def asked_rows(
         for entry, images in images_of:
             if record["image_id"] not in images:
                 continue
-            for question in _questions(record, entry, sees=sees):
+            for question in _questions(record, entry, sees=sees, articles=articles):
                 key = row_key(identity, subject, question, decoding)
                 asked_by_key.setdefault(key, Asked(subject, question, key))
     return list(asked_by_key.values())
@@ -220,7 +223,7 @@ def chosen(rows: pl.DataFrame, entry: GenerateEntry) -> pl.DataFrame:
     return kept
 
 
-def _questions(record: dict[str, str], entry: GenerateEntry, *, sees: bool) -> Iterator[Question]:
+def _questions(record: dict[str, str], entry: GenerateEntry, *, sees: bool, articles: Articles) -> Iterator[Question]:
     prompts: Iterable[str] = entry.prompt_ids if sees else {BASE_LLM_PROMPT} & set(entry.prompt_ids)
     instructions = entry.instructions if sees else {NO_INSTRUCTION} & set(entry.instructions)
     for prompt in prompts:
@@ -233,6 +236,7 @@ def _questions(record: dict[str, str], entry: GenerateEntry, *, sees: bool) -> I
                 instruction=instruction,
                 occupation=occupation if needs_occupation(prompt) else None,
                 described=None if sees else record["described"],
+                articles=articles,
             )
             for seed in entry.seeds:
                 yield Question(prompt, instruction, text, seed)

@@ -16,6 +16,7 @@ from PIL import Image
 from plumbline.digests import digest_json
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
+from plumbline.generators.thinking import text_apart
 from plumbline.http.chat import ChatClient, ChatReply, ChatRequest, plain_text
 from plumbline.http.client import MalformedReply, exchange, open_http, read_json
 from plumbline.http.keys import EndpointKey, read_key
@@ -125,7 +126,7 @@ class EndpointBackend:
     ----------
     sent : tuple of str
         Values of `Decoding`, and `seed`, that the endpoint gets; its own defaults hold for the others. `top_k` is only
-        sent with `send_top_k`, and with `defaults` nothing but `max_new_tokens` is.
+        sent with `send_top_k`, and with `defaults` nothing but the seed and `max_new_tokens` is.
     """
 
     device = "endpoint"
@@ -208,10 +209,11 @@ class EndpointBackend:
 
 
 def _sent(settings: EndpointSettings) -> tuple[str, ...]:
-    if settings.defaults:
-        return ("max_new_tokens",)
-    optional = {"top_k": settings.send_top_k, "seed": settings.send_seed}
-    return ("max_new_tokens", "temperature", "top_p", *(name for name, yes in optional.items() if yes))
+    own = settings.defaults
+    optional = {
+        "temperature": not own, "top_p": not own, "top_k": settings.send_top_k and not own, "seed": settings.send_seed,
+    }  # fmt: skip
+    return ("max_new_tokens", *(name for name, yes in optional.items() if yes))
 
 
 def _seed(asked: Asked) -> int:
@@ -223,7 +225,16 @@ def _seed(asked: Asked) -> int:
 
 
 def _answer(reply: ChatReply) -> Answer:
-    return Answer(reply.text, reply.finish_reason, reply.prompt_tokens, reply.new_tokens, reply.source)
+    thinking, text = text_apart(reply.text)
+    return Answer(
+        text,
+        reply.finish_reason,
+        reply.prompt_tokens,
+        reply.new_tokens,
+        reply.source,
+        thinking,
+        None if thinking else 0,
+    )
 
 
 # What an endpoint says that it is: its entry in `/models`, and model and fingerprint of an answer of one token.

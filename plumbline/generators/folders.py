@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import Family, family_of_folder
+from plumbline.checkpoints.families import family_of_folder
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
+from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, GeneratorFamily
 from plumbline.imports import import_class
 
 CHAT_TEMPLATE = "chat_template.jinja"
@@ -19,46 +21,13 @@ QFORMER_TOKENIZER = "qformer_tokenizer"
 
 _TOKENIZER = (("tokenizer.json",), ("tokenizer.model",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _DEFAULTS = "generation_config.json"
+DRAWN_AS: dict[str, tuple[type, Callable[[float], bool]]] = {
+    "temperature": (float, lambda value: value >= 0),
+    "top_k": (int, lambda value: value >= 0),
+    "top_p": (float, lambda value: 0 < value <= 1),
+}
+"""What of a checkpoint's own decoding is drawn with -> its type, and whether a value is one."""
 _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max_new_tokens", "use_cache")
-
-
-@dataclass(frozen=True)
-class GeneratorFamily(Family):
-    """A family of generative models; an adapter is a `module:Class` below `plumbline.generators`.
-
-    Attributes
-    ----------
-    sees : bool
-        Whether it takes images.
-    text_models : tuple of str
-        Values of `model_type` of the language model inside; its documented prompt format is known for these.
-    model_class : str
-        Class of transformers that holds the model.
-    """
-
-    sees: bool
-    text_models: tuple[str, ...]
-    model_class: str
-
-
-GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
-    family.name: family
-    for family in (
-        GeneratorFamily(
-            "llava", "LLaVA", ("llava",), "llava:LlavaBackend", 1,
-            True, ("llama", "mistral", "gemma"), "LlavaForConditionalGeneration",
-        ),
-        GeneratorFamily(
-            "instructblip", "InstructBLIP", ("instructblip",), "instructblip:InstructBlipBackend", 1,
-            True, ("llama",), "InstructBlipForConditionalGeneration",
-        ),
-        GeneratorFamily(
-            "language_model", "Language model", ("llama", "mistral", "gemma"), "language_model:LanguageModelBackend", 1,
-            False, ("llama", "mistral", "gemma"), "AutoModelForCausalLM",
-        ),
-    )
-}  # fmt: skip
-"""LLaVA-1.5, BakLLaVA (Mistral inside) and LLaVA-Gemma are one architecture of transformers, and so one family."""
 
 
 class GeneratorContents(NamedTuple):
@@ -85,6 +54,7 @@ def generator_contents(folder: Path, name: str) -> GeneratorContents:
     """
     of = f"model `{name}`"
     hint = "serve it behind an OpenAI-compatible address, and give that address in the audit file"
+    _refuse_not_meant(folder, of)
     family = family_of_folder(GENERATOR_FAMILIES, folder, of, hint=hint)
     contents = transformers_contents(
         folder,
@@ -99,6 +69,20 @@ def generator_contents(folder: Path, name: str) -> GeneratorContents:
     return GeneratorContents(family, _text_model(folder, family, of), contents)
 
 
+def _model_type(folder: Path) -> str:
+    return str(read_configuration(folder / TRANSFORMERS_CONFIG).get("model_type"))
+
+
+def _refuse_not_meant(folder: Path, of: str) -> None:
+    if (reason := NOT_MEANT.get(model_type := _model_type(folder))) is not None:
+        raise CheckpointError(
+            f"the checkpoint of {of} cannot be audited: {reason}",
+            where=folder / TRANSFORMERS_CONFIG,
+            found=f"model_type: {model_type}",
+            expected="a model that reads an image and follows instructions in words",
+        )
+
+
 def _text_model(folder: Path, family: GeneratorFamily, of: str) -> str:
     """Return the language model inside, as `config.json` says it."""
     config = folder / TRANSFORMERS_CONFIG
@@ -106,7 +90,7 @@ def _text_model(folder: Path, family: GeneratorFamily, of: str) -> str:
     inside = content.get("text_config") if family.sees else content
     # transformers' own default of both families that see, where the configuration leaves it out.
     text_model = str((inside if isinstance(inside, dict) else {}).get("model_type", "llama"))
-    if text_model not in family.text_models:
+    if family.text_models and text_model not in family.text_models:
         raise CheckpointError(
             f"the language model of {of} is of no kind that {family.title} is known to have",
             where=config,
@@ -122,15 +106,17 @@ class GeneratorFiles(CheckpointFiles):
 
     Attributes
     ----------
+    model_type : str
+        As `config.json` says it.
     text_model : str
         `model_type` of the language model inside, such as `llama`.
     sees : bool
         Whether it takes images.
     own_decoding : dict
-        What the checkpoint's `generation_config.json` says of how to draw tokens. The audit draws as its `Decoding`
-        says and leaves this aside: Vicuna's file asks for temperature 0.9 and top-p 0.6. To be shown to people.
+        What the checkpoint's `generation_config.json` says of how to draw tokens: see `own_decoding`.
     """
 
+    model_type: str
     text_model: str
     sees: bool
     own_decoding: dict[str, Any]
@@ -161,8 +147,9 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
     family, text_model, contents = generator_contents(folder, name)
     return GeneratorFiles.read(
-        name, folder, contents, family.name, text_model=text_model, sees=family.sees, own_decoding=_own_decoding(folder)
-    )
+        name, folder, contents, family.name, model_type=_model_type(folder), text_model=text_model, sees=family.sees,
+        own_decoding=own_decoding(folder),
+    )  # fmt: skip
 
 
 def load_backend(files: GeneratorFiles, placement: Placement) -> Backend:
@@ -177,8 +164,36 @@ def load_backend(files: GeneratorFiles, placement: Placement) -> Backend:
     return cast("Backend", adapter(files, placement))
 
 
-def _own_decoding(folder: Path) -> dict[str, Any]:
+def own_decoding(folder: Path) -> dict[str, Any]:
+    """Return what a checkpoint's `generation_config.json` says of how to draw tokens; of Vicuna v1.5, a top-p of 0.6.
+
+    Of it `DRAWN_AS` holds where the audit file says nothing. The rest, such as a penalty for repetition, is for people:
+    no published audit used it, and neither does this one.
+    """
     if not (folder / _DEFAULTS).is_file():
         return {}
     content = read_configuration(folder / _DEFAULTS)
-    return {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
+    said = {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
+    for key, (_, fits) in DRAWN_AS.items():
+        if said.get(key) is None:
+            said.pop(key, None)
+        elif not isinstance(said[key], int | float) or not fits(said[key]):
+            raise CheckpointError(
+                "a checkpoint's own decoding is out of range", where=folder / _DEFAULTS, found=f"{key}: {said[key]}"
+            )
+    return said
+
+
+def image_tokens(folder: Path) -> int | None:
+    """Return how many tokens an image is to the model in a folder, by its configuration; None where that is not said.
+
+    LLaVA: the patches of its vision tower, without the class token. InstructBLIP: its queries.
+    """
+    config = read_configuration(folder / TRANSFORMERS_CONFIG) if (folder / TRANSFORMERS_CONFIG).is_file() else {}
+    if config.get("model_type") == "instructblip":
+        return int(config.get("num_query_tokens", 32))
+    vision = config.get("vision_config")
+    if config.get("model_type") != "llava" or not isinstance(vision, dict):
+        return None
+    patches = int(vision.get("image_size", 336)) // int(vision.get("patch_size", 14))
+    return patches**2 + (config.get("vision_feature_select_strategy") == "full")

@@ -21,7 +21,8 @@ _LOG = logging.getLogger(__name__)
 _KEY = "row_key"
 
 ANSWER_SCHEMA: Schema = {
-    name: GENERATION_SCHEMA[name] for name in (_KEY, "text", "finish_reason", "prompt_tokens", "new_tokens", "source")
+    name: GENERATION_SCHEMA[name]
+    for name in (_KEY, "text", "finish_reason", "prompt_tokens", "new_tokens", "source", "thinking", "thinking_tokens")
 }
 """What is kept of a row: its key and its answer. What was asked is known to who asks."""
 
@@ -72,7 +73,7 @@ class GenerationStore:
         shard : str
             Name of a folder. A row that is asked again under another shard is generated again.
         """
-        return KeptRows(self.root / identity / shard, ANSWER_SCHEMA, key=_KEY)
+        return KeptRows(self.root / identity / shard, ANSWER_SCHEMA, key=_KEY, added=("thinking", "thinking_tokens"))
 
 
 def generate(
@@ -155,8 +156,9 @@ def _answers(backend: Backend, group: Sequence[Asked], decoding: Decoding) -> It
             )
         left.remove(position)
         # Half a surrogate pair, which JSON can hold, is no text: it must not cost the other rows their place.
-        text, source = (t.encode("utf-8", "replace").decode() for t in (answer.text, answer.source))
-        yield {_KEY: group[position].key, **vars(answer), "text": text, "source": source}
+        texts = {name: value for name, value in vars(answer).items() if isinstance(value, str)}
+        whole = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+        yield {_KEY: group[position].key, **vars(answer), **whole}
     if left:
         raise GenerationError(
             f"a backend left {len(left)} of {len(group)} rows without an answer",

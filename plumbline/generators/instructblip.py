@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.checkpoints.device import Placement
@@ -39,9 +40,10 @@ class InstructBlipBackend(TransformersBackend):
     def _language_model(self) -> Any:
         return self._model.language_model
 
-    def _look(self, pixels: torch.Tensor | None, count: int) -> torch.Tensor:
-        """Return the (count, patches, d) output of the vision tower."""
-        output: torch.Tensor = self._model.vision_model(pixel_values=pixels, return_dict=True).last_hidden_state
+    def _look(self, paths: Mapping[str, Path | None]) -> torch.Tensor:
+        """Return the (images, patches, d) output of the vision tower."""
+        seen = self._model.vision_model(pixel_values=self._pixels(paths), return_dict=True)
+        output: torch.Tensor = seen.last_hidden_state
         return output
 
     def _read(self, seen: torch.Tensor, pairs: Sequence[tuple[int, str]]) -> Read:
@@ -49,6 +51,8 @@ class InstructBlipBackend(TransformersBackend):
 
         from plumbline.generators.sampling import read_prompts
 
+        for _, text in pairs:
+            self._require_qformer(text)
         # The queries come first, before the start token of the prompt.
         queries = self._queries(seen, pairs)
         prompts = [self._embedded(self._prompts.tokens(text)) for _, text in pairs]
@@ -77,14 +81,14 @@ class InstructBlipBackend(TransformersBackend):
         projected: torch.Tensor = model.language_projection(states)
         return projected
 
-    def _prompt_length(self, text: str) -> int:
-        read = len(self._qformer_tokenizer(text)["input_ids"])
+    def _require_qformer(self, prompt: str) -> None:
+        """Refuse a prompt that is longer than the Q-Former takes."""
+        read = len(self._qformer_tokenizer(prompt)["input_ids"])
         longest = self._model.config.qformer_config.max_position_embeddings
         if read > longest:
             raise GenerationError(
                 "a prompt is longer than the Q-Former takes",
-                where=text[:200],
+                where=prompt[:200],
                 found=f"{read} tokens",
                 expected=f"at most {longest}",
             )
-        return int(self._model.query_tokens.shape[1]) + len(self._prompts.tokens(text))

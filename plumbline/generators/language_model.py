@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.generators.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
-    import torch
-
     from plumbline.generators.sampling import Read
 
 
@@ -19,7 +18,7 @@ class LanguageModelBackend(TransformersBackend):
     See TransformersBackend for parameters and errors.
     """
 
-    def _look(self, pixels: torch.Tensor | None, count: int) -> None:
+    def _look(self, paths: Mapping[str, Path | None]) -> None:
         """Nothing is seen."""
 
     def _read(self, seen: Any, pairs: Sequence[tuple[int, str]]) -> Read:
@@ -33,6 +32,3 @@ class LanguageModelBackend(TransformersBackend):
         import torch
 
         return read.rows(torch.tensor([texts.index(text) for _, text in pairs], device=self.device))
-
-    def _prompt_length(self, text: str) -> int:
-        return len(self._prompts.tokens(text))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
 from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
-from plumbline.generators.folders import GENERATOR_FAMILIES, GeneratorFiles
-from plumbline.generators.prompt_format import TURN_ENDS, PromptFormat, format_of
+from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT
+from plumbline.generators.folders import GeneratorFiles
+from plumbline.generators.prompt_format import TURN_ENDS, Conversation, format_of
 from plumbline.images.decoding import DECODING_VERSION
 
 ATTENTION = "sdpa"
@@ -38,7 +39,7 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
     ready_libraries()
     import transformers
 
-    model_class = GENERATOR_FAMILIES[files.family].model_class
+    model_class = _model_class(files)
     with _loading(files, f"a checkpoint of {model_class}"):
         model = whole_model(
             getattr(transformers, model_class),
@@ -47,12 +48,20 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
             weights=files.folder,
             of=model_class,
             may_be_left=lambda name: name.endswith(_COMPUTED),
-            attention=ATTENTION,
+            attention=None if files.family == IMAGE_TEXT else ATTENTION,
         )
     model = model.to(placement.device).eval().requires_grad_(False)
     if placement.device == "cpu":
         clone_weights(model)
     return model
+
+
+def _model_class(files: GeneratorFiles) -> str:
+    if files.family != IMAGE_TEXT:
+        return GENERATOR_FAMILIES[files.family].model_class
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    return str(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[files.model_type])
 
 
 def load_tokenizer(files: GeneratorFiles, subfolder: str = "") -> Any:
@@ -66,13 +75,65 @@ def load_tokenizer(files: GeneratorFiles, subfolder: str = "") -> Any:
 
 def load_images(files: GeneratorFiles) -> ImageProcessor:
     """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
+    with _loading(files, "an image processor"):
+        return ImageProcessor(_ImagesAlone(_image_processor(files)), folder=files.folder)
+
+
+def _image_processor(files: GeneratorFiles) -> Any:
     ready_libraries()
     import transformers
 
-    with _loading(files, "an image processor"):
-        # The processors that run on torchvision give other pixels than those of the published results.
-        processor = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
-    return ImageProcessor(_ImagesAlone(processor), folder=files.folder)
+    # The processors that run on torchvision give other pixels than those of the published results.
+    return transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
+
+
+def load_conversation(files: GeneratorFiles) -> Conversation:
+    """Return the checkpoint's own processor of messages with images; raises CheckpointError if it cannot be loaded.
+
+    Its images are prepared on PIL where transformers has that, else on torchvision.
+    """
+    ready_libraries()
+    import transformers
+
+    with _loading(files, "a processor of images and texts"):
+        processor = transformers.AutoProcessor.from_pretrained(files.folder, **FROM_DISK)
+        try:
+            processor.image_processor = _image_processor(files)
+        except (ImportError, ValueError):
+            if getattr(processor, "image_processor", None) is None:
+                raise
+    return Conversation(processor, files)
+
+
+class Inputs(NamedTuple):
+    """All that stands before a model.
+
+    Attributes
+    ----------
+    tokenizer : transformers tokenizer
+    prompts : PromptFormat or Conversation
+    images : ImageProcessor or None
+        None where prompts take the image, or there is none.
+    """
+
+    tokenizer: Any
+    prompts: Any
+    images: Any
+
+
+def load_inputs(files: GeneratorFiles) -> Inputs:
+    """Return all that stands before the model.
+
+    Raises
+    ------
+    CheckpointError
+        If tokenizer, chat template or image processor cannot be loaded.
+    """
+    if files.family == IMAGE_TEXT:
+        conversation = load_conversation(files)
+        return Inputs(conversation.tokenizer, conversation, None)
+    tokenizer = load_tokenizer(files)
+    return Inputs(tokenizer, format_of(files, tokenizer), load_images(files) if files.sees else None)
 
 
 def _loading(files: GeneratorFiles, expected: str) -> AbstractContextManager[None]:
@@ -99,29 +160,23 @@ def stop_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(int(token) for token in tokens if token is not None))
 
 
-def identity_of(
-    files: GeneratorFiles,
-    placement: Placement,
-    *,
-    prompts: PromptFormat,
-    images: ImageProcessor | None,
-    stops: tuple[int, ...],
-) -> str:
+def identity_of(files: GeneratorFiles, placement: Placement, inputs: Inputs, *, stops: tuple[int, ...]) -> str:
     """Return the digest of everything besides the question that answers depend on."""
     parts: dict[str, Any] = {
         "weights": files.digest,
         "family": files.family,
         "adapter": GENERATOR_FAMILIES[files.family].version,
-        "prompts": prompts.settings(),
+        "prompts": inputs.prompts.settings(),
         "stops": stops,
         "dtype": placement.dtype,
         "device": placement.device_kind,
         "attention": ATTENTION,
         "libraries": library_versions(),
     }
-    if images is not None:
-        decoder = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
-        parts |= {"images": images.settings(), "decoder": decoder}
+    if files.sees:
+        parts["decoder"] = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
+    if inputs.images is not None:
+        parts["images"] = inputs.images.settings()
     return digest_json(parts)
 
 
@@ -141,14 +196,9 @@ def identity_from_files(files: GeneratorFiles, placement: Placement) -> str:
     CheckpointError
         If tokenizer, chat template or image processor cannot be loaded.
     """
-    tokenizer = load_tokenizer(files)
-    return identity_of(
-        files,
-        placement,
-        prompts=format_of(files, tokenizer),
-        images=load_images(files) if files.sees else None,
-        stops=stop_tokens(SimpleNamespace(generation_config=_generation_config(files)), tokenizer),
-    )
+    inputs = load_inputs(files)
+    model = SimpleNamespace(generation_config=_generation_config(files))
+    return identity_of(files, placement, inputs, stops=stop_tokens(model, inputs.tokenizer))
 
 
 def _generation_config(files: GeneratorFiles) -> Any:

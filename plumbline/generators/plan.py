@@ -31,12 +31,14 @@ class PlannedSlice:
     rows, finished : int
         Rows that are asked, and how many of them are there already.
     prompt_tokens, new_tokens : int
-        Estimates for the rows that are not there: of the text of the prompts (four characters a token) and of usual
-        answers. What an image costs in tokens is not known before it is sent.
+        Estimates for the rows that are not there: of the text of the prompts (four characters a token), of images
+        where `counts_images`, and of usual answers.
     seconds : float or None
         For the rows that are not there, at the rate of the newest run of this model; None where there was none.
     cost : float or None
         For these rows, at the endpoint's prices; None without prices, 0 for a local model.
+    counts_images : bool
+        Whether it is known what an image is in tokens, so that `prompt_tokens` has it.
     """
 
     model: str
@@ -47,6 +49,7 @@ class PlannedSlice:
     new_tokens: int
     seconds: float | None
     cost: float | None
+    counts_images: bool = False
 
     @property
     def to_do(self) -> int:
@@ -104,14 +107,15 @@ class Plan:
         line = f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else "")
         if not self.to_do:
             return line
-        line += f", about {self.tokens:,} tokens"
+        without = "" if all(one.counts_images for one in self.slices if one.to_do) else " without the images"
+        line += f", about {self.tokens:,} tokens{without}"
         if hours is None:
             line += ", time not measured yet"
         else:
             line += f", about {hours * 60:,.1f} min" if hours < 2 else f", about {hours:,.1f} h"
         if cost is None:
             return line + ", cost unknown: no prices are given"
-        return line + (f", cost {cost:,.2f} without the images" if cost else "")
+        return line + (f", cost {cost:,.2f}{without}" if cost else "")
 
     def above(self, limit: Limit) -> list[str]:
         """Return the limits that it is above, in words; a cost that is unknown is, hours before a first run are not."""
@@ -149,6 +153,7 @@ def plan_slice(
     lacking: Collection[str],
     *,
     most_new_tokens: int,
+    image_tokens: int | None = None,
     tokens_per_second: float | None = None,
     endpoint: EndpointSettings | None = None,
 ) -> PlannedSlice:
@@ -162,13 +167,15 @@ def plan_slice(
         Keys of the rows that are not there.
     most_new_tokens : int
         Of one answer, by the audit file.
+    image_tokens : int, optional
+        Of one image; None where it is not known.
     tokens_per_second : float, optional
         Of this model, where it has run.
     endpoint : EndpointSettings, optional
         None for a local model.
     """
     left = [one.question for one in asked if one.key in lacking]
-    prompt_tokens = sum(ceil(len(question.text) / _CHARACTERS_OF_A_TOKEN) for question in left)
+    prompt_tokens = sum(ceil(len(question.text) / _CHARACTERS_OF_A_TOKEN) + (image_tokens or 0) for question in left)
     new_tokens = sum(min(typical_tokens(question.prompt), most_new_tokens) for question in left)
     return PlannedSlice(
         model=model,
@@ -179,6 +186,7 @@ def plan_slice(
         new_tokens=new_tokens,
         seconds=None if tokens_per_second is None else new_tokens / tokens_per_second,
         cost=cost_of(endpoint, prompt_tokens, new_tokens),
+        counts_images=image_tokens is not None,
     )
 
 
@@ -215,6 +223,7 @@ def published_slices(
     size: DatasetSize,
     *,
     most_new_tokens: int,
+    image_tokens: int | None = None,
     sees: bool = True,
     has_occupations: bool = True,
     endpoint: EndpointSettings | None = None,
@@ -228,6 +237,8 @@ def published_slices(
     ----------
     entries : sequence of GenerateEntry
         Of this model and dataset.
+    image_tokens : int, optional
+        As in `plan_slice`.
     sees : bool
         False for a language model: it is asked `BASE_LLM_PROMPT` only.
     has_occupations : bool
@@ -247,7 +258,8 @@ def published_slices(
         rows = _images_by_question(asking, subset, sees=sees)
         if not rows:
             continue
-        prompt_tokens = sum(images * _prompt_tokens(question, sees=sees) for question, images in rows.items())
+        of_image = image_tokens or 0
+        prompt_tokens = sum(n * (_prompt_tokens(question, sees=sees) + of_image) for question, n in rows.items())
         new_tokens = sum(n * min(typical_tokens(prompt), most_new_tokens) for (prompt, *_), n in rows.items())
         planned.append(
             PlannedSlice(
@@ -259,6 +271,7 @@ def published_slices(
                 new_tokens=new_tokens,
                 seconds=None,
                 cost=cost_of(endpoint, prompt_tokens, new_tokens),
+                counts_images=image_tokens is not None,
             )
         )
     return planned

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from plumbline.checkpoints.folders import read_configuration
 from plumbline.errors import CheckpointError, GenerationError
 from plumbline.generators.folders import CHAT_TEMPLATE, GeneratorFiles
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 IMAGE = "<image>"
 
@@ -32,7 +35,12 @@ TURN_ENDS = ("<end_of_turn>",)
 """Tokens that end an answer beside the end of the text, whether or not the checkpoint says so: Gemma's first release
 names only `<eos>`."""
 
-_PROBE = "Describe this."
+PROBES = ("Describe this.", "What is it?")
+"""Two prompts that begin differently, to see what stands before them."""
+
+
+# What templates do with a content that they were not written for.
+_UNFIT = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 
 
 class AroundImage(NamedTuple):
@@ -95,18 +103,144 @@ class PromptFormat:
         """
         ids = self.tokens(prompt)
         if ids.count(image_token) != 1:
-            raise GenerationError(
-                "a prompt must leave the place of the image to the chat template",
-                where=prompt,
-                found=f"{ids.count(image_token)} image tokens",
-                expected="one, which the template puts in",
-            )
+            raise misplaced(prompt, f"{ids.count(image_token)} image tokens")
         cut = ids.index(image_token)
         return AroundImage(ids[:cut], ids[cut + 1 :])
+
+    def example(self) -> list[int]:
+        """Return the tokens of a prompt."""
+        return self.tokens(PROBES[0])
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the tokens beside the tokenizer, for a digest."""
         return {"template": self.template, "content": self.content, "starts": self.starts}
+
+
+def misplaced(prompt: str, found: object) -> GenerationError:
+    """Return the error of a prompt that names a token of images itself."""
+    return GenerationError(
+        "a prompt must leave the place of the image to the chat template",
+        where=prompt,
+        found=found,
+        expected="one image, which the template puts in",
+    )
+
+
+class Conversation:
+    """A prompt about an image as a checkpoint's own processor makes it: template, image tokens, tiles.
+
+    Parameters
+    ----------
+    processor : processor of transformers
+    files : GeneratorFiles
+
+    Attributes
+    ----------
+    tokenizer : transformers tokenizer
+
+    Raises
+    ------
+    CheckpointError
+        If it has no chat template, or one that takes no image and prompt.
+    """
+
+    def __init__(self, processor: Any, files: GeneratorFiles) -> None:
+        from PIL import Image
+
+        self._processor, self.tokenizer = processor, processor.tokenizer
+        self._settings = {"processor": type(processor).__name__, "images": type(processor.image_processor).__name__}
+        processor.image_processor = _PreparedOnce(processor.image_processor)
+        template = processor.chat_template or self.tokenizer.chat_template
+        self._plain = _PLAIN.get(files.model_type) if template is None else None
+        if template is None and self._plain is None:
+            raise CheckpointError(
+                "this checkpoint has no chat template, and none is documented for its type",
+                where=files.folder,
+                found=f"model_type: {files.model_type}, no {CHAT_TEMPLATE}",
+                expected=f"{CHAT_TEMPLATE}, or a template in processor_config.json or tokenizer_config.json",
+            )
+        grey = Image.new("RGB", (64, 48), (127, 127, 127))
+        import jinja2
+
+        try:
+            made = [self.inputs(grey, probe)["input_ids"][0].tolist() for probe in PROBES]
+        except (GenerationError, jinja2.TemplateError, *_UNFIT) as error:
+            raise self._unfit(files, error) from error
+        if made[0] == made[1]:
+            raise self._unfit(files, "the same tokens for any prompt")
+        self._example: list[int] = made[0]
+
+    def inputs(self, image: Image, prompt: str) -> dict[str, Any]:
+        """Return what the processor makes of an image and a prompt: tensors of one row, tokens as `input_ids`.
+
+        Raises
+        ------
+        GenerationError
+            If the processor does not take them: a prompt that names the image's token, above all.
+        """
+        try:
+            if self._plain is not None:
+                made = self._processor(text=self._plain.format(prompt), images=image, return_tensors="pt")
+            else:
+                content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
+                made = self._processor.apply_chat_template(
+                    [{"role": "user", "content": content}],
+                    add_generation_prompt=True,
+                    tokenize=True,
+                    return_dict=True,
+                    return_tensors="pt",
+                )
+        except ValueError as error:
+            raise misplaced(prompt, error) from error
+        return dict(made)
+
+    def example(self) -> list[int]:
+        """Return the tokens of a prompt with an image."""
+        return self._example
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the tokens beside the checkpoint's files, for a digest."""
+        return self._settings
+
+    def _unfit(self, files: GeneratorFiles, found: object) -> CheckpointError:
+        return CheckpointError(
+            "the chat template of this checkpoint does not take a prompt with one image",
+            where=files.folder,
+            found=found,
+            expected="one image and the prompt in what it renders",
+        )
+
+
+_PLAIN = {"paligemma": "<image>{}"}
+"""`model_type` -> what its model card writes where there is no chat template."""
+
+
+class _PreparedOnce:
+    """An image processor that keeps what it made of the last images: all prompts about them need the same."""
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+        self._last: tuple[Any, Any, Any] = (None, None, None)
+
+    def __call__(self, images: Any, **options: Any) -> Any:
+        import copy
+
+        kept, asked, made = self._last
+        if kept is None or not _same(kept, images) or asked != options:
+            made = self._processor(images, **options)
+            self._last = images, options, made
+        return copy.copy(made)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_processor":  # while it is copied
+            raise AttributeError(name)
+        return getattr(self._processor, name)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    return one is other
 
 
 def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
@@ -167,10 +301,9 @@ def _fits(candidate: PromptFormat) -> bool:
     import jinja2
 
     try:
-        rendered = candidate.render(_PROBE)
-    # What templates do with a content that they were not written for.
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError):
+        rendered = candidate.render(PROBES[0])
+    except (jinja2.TemplateError, *_UNFIT):
         return False
     # A list that a template prints as it is holds the prompt too, in quotes.
     printed = json.dumps({"type": "image"})[1:-1].replace('"', "'") in rendered
-    return _PROBE in rendered and not printed and rendered.count(IMAGE) == int(candidate.sees)
+    return PROBES[0] in rendered and not printed and rendered.count(IMAGE) == int(candidate.sees)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DummyLayer, DynamicCache, DynamicLayer, LinearAttentionLayer
 
 from plumbline.errors import GenerationError
 from plumbline.generators.backend import ROW_KEY_DIGITS, Decoding
@@ -114,6 +114,25 @@ def _refuse_nan(values: torch.Tensor) -> None:
         )
 
 
+class OwnDraws:
+    """The rows' own draws as a logits processor of transformers' `generate`, which then has one token left to draw.
+
+    Parameters
+    ----------
+    sampler : RowSeeded
+    start : int
+        Tokens of the prompt.
+    """
+
+    def __init__(self, sampler: RowSeeded, start: int) -> None:
+        self._sampler, self._start = sampler, start
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return (b, v) scores that leave each row its token."""
+        token = self._sampler.tokens(scores, input_ids.shape[1] - self._start)[:, None]
+        return torch.full_like(scores, -torch.inf).scatter(1, token, 0.0)
+
+
 # The cache: keys and values of the tokens read so far, with room ahead so that a step copies only itself.
 
 ROOM = 128
@@ -160,21 +179,50 @@ def _roomier(like: torch.Tensor, held: torch.Tensor | None, tokens: int) -> torc
     return room
 
 
-def new_cache() -> Cache:
-    """Return an empty cache."""
-    return Cache(layer_class_to_replicate=PreallocatedLayer)
+class RecurrentLayer(LinearAttentionLayer):
+    """A layer with a state of fixed size in place of keys and values; rows are chosen as in other layers."""
+
+    _layer_type = None
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep these rows, each as often as it is named."""
+        self.reorder_cache(indices)  # type: ignore[arg-type]
 
 
-def selected(cache: Cache, indices: torch.Tensor) -> Cache:
-    """Return a cache of some rows, each as often as it is named; the given one stays as it is."""
-    copy = new_cache()
+def new_cache(config: Any = None) -> Cache:
+    """Return an empty cache.
+
+    Every layer with attention keeps all that was read, windows and chunks too: their masks leave out what is too far
+    away, and rows can begin at different places.
+
+    Parameters
+    ----------
+    config : configuration of a model, optional
+        Says which layers have a state in place of keys and values; by default none has.
+    """
+    if config is None:
+        return Cache(layer_class_to_replicate=PreallocatedLayer)
+    layers = DynamicCache(config=config).layers
+    return Cache(layers=[_layer_like(layer) for layer in layers])
+
+
+def cache_bytes(cache: Cache) -> int:
+    """Return the bytes of the keys and values of all layers."""
     layers: list[Any] = cache.layers
-    for layer in layers:
-        other = PreallocatedLayer()
-        other.lazy_initialization(layer.keys, layer.values)
-        other.keys, other.values = layer.keys[indices], layer.values[indices]
-        copy.layers.append(other)
-    return copy
+    states = [state for layer in layers for state in (getattr(layer, "keys", None), getattr(layer, "values", None))]
+    return sum(state.numel() * state.element_size() for state in states if state is not None)
+
+
+def can_share(config: Any) -> bool:
+    """Return whether every layer of a model has a cache of which rows can be copied and put side by side."""
+    kinds = {type(layer) for layer in DynamicCache(config=config).layers}
+    return all(issubclass(kind, DynamicLayer | DummyLayer) or kind is LinearAttentionLayer for kind in kinds)
+
+
+def _layer_like(layer: Any) -> Any:
+    if isinstance(layer, LinearAttentionLayer):
+        return RecurrentLayer(number_of_states=layer.number_of_states)
+    return PreallocatedLayer() if isinstance(layer, DynamicLayer) else layer
 
 
 # Reading prompts and writing answers, in one batch.
@@ -192,19 +240,67 @@ class Read:
     cache : Cache
         Of p prompts.
     mask : (p, length) int tensor
-        1 for tokens, 0 for the padding.
+        1 for tokens, 0 for the padding, which is on the left.
     logits : (p, v) tensor
         Of the first new token.
+    shift : (p,) int tensor
+        What a token's position is beyond its number in the row: an image may take more or fewer than its tokens.
     """
 
     cache: Cache
     mask: torch.Tensor
     logits: torch.Tensor
+    shift: torch.Tensor
 
     def rows(self, indices: torch.Tensor) -> Read:
         """Return rows of it, each as often as it is named; this one is used up."""
         self.cache.batch_select_indices(indices)
-        return Read(self.cache, self.mask[indices], self.logits[indices])
+        return Read(self.cache, self.mask[indices], self.logits[indices], self.shift[indices])
+
+
+def side_by_side(reads: Sequence[Read], config: Any) -> Read:
+    """Return the rows of several in one, padded on the left; what is given stays as it is.
+
+    Parameters
+    ----------
+    config : configuration of the model
+    """
+    width = max(read.mask.shape[1] for read in reads)
+    cache = new_cache(config)
+    for into, *layers in zip(cache.layers, *(read.cache.layers for read in reads), strict=True):
+        _join(into, layers, width)
+    return Read(
+        cache,
+        torch.cat([torch.nn.functional.pad(read.mask, (width - read.mask.shape[1], 0)) for read in reads]),
+        torch.cat([read.logits for read in reads]),
+        torch.cat([read.shift for read in reads]),
+    )
+
+
+def _join(into: Any, layers: Sequence[Any], width: int) -> None:
+    if isinstance(into, RecurrentLayer):
+        for state in range(into.number_of_states):
+            conv, recurrent = ([getattr(layer, name)[state] for layer in layers] for name in _STATES)
+            if conv[0] is not None:
+                into.lazy_initialization(conv_states=torch.cat(conv), state_idx=state)
+                into.conv_states[state] = torch.cat(conv)
+                into.has_previous_state[state] = True
+            if recurrent[0] is not None:
+                into.lazy_initialization(recurrent_states=torch.cat(recurrent), state_idx=state)
+                into.recurrent_states[state] = torch.cat(recurrent)
+    elif isinstance(into, PreallocatedLayer) and layers[0].is_initialized:
+        keys, values = (
+            torch.cat([_on_the_right(getattr(layer, name), width) for layer in layers]) for name in ("keys", "values")
+        )
+        into.lazy_initialization(keys, values)
+        into.keys, into.values = keys, values
+
+
+_STATES = ("conv_states", "recurrent_states")
+
+
+def _on_the_right(states: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.nn.functional.pad(states, (0, 0, width - states.shape[-2], 0))
 
 
 @dataclass(frozen=True)
@@ -215,36 +311,72 @@ class Written:
     stopped: bool
 
 
-def read_prompts(model: Any, prompts: Sequence[torch.Tensor], before: Cache | None = None) -> Read:
-    """Read prompts at once.
+def until_stop(tokens: Sequence[int], stops: Sequence[int]) -> Written:
+    """Return an answer as it was before the token that ends it."""
+    end = next((place for place, token in enumerate(tokens) if token in stops), None)
+    return Written(list(tokens[:end]), end is not None)
+
+
+def read_prompts(model: Any, prompts: Sequence[torch.Tensor]) -> Read:
+    """Read prompts at once, from their beginning.
 
     Parameters
     ----------
     model : causal language model of transformers
     prompts : sequence of (n_i, d) tensors
         Input embeddings, of any lengths.
-    before : Cache, optional
-        What each of them has read already, as many rows, all of one length and without padding. The padding of
-        shorter prompts lies between it and them. It is used up.
     """
-    read = before.get_seq_length() if before is not None else 0
     width = max(len(prompt) for prompt in prompts)
     embeddings = prompts[0].new_zeros((len(prompts), width, prompts[0].shape[-1]))
-    mask = torch.zeros((len(prompts), read + width), dtype=torch.long, device=embeddings.device)
-    mask[:, :read] = 1
+    mask = torch.zeros((len(prompts), width), dtype=torch.long, device=embeddings.device)
     for row, prompt in enumerate(prompts):
         embeddings[row, width - len(prompt) :] = prompt
-        mask[row, read + width - len(prompt) :] = 1
-    positions = (mask.cumsum(-1) - 1).clamp_(min=0)[:, read:]
+        mask[row, width - len(prompt) :] = 1
     output = model(
         inputs_embeds=embeddings,
         attention_mask=mask,
-        position_ids=positions,
-        past_key_values=before if before is not None else new_cache(),
+        position_ids=(mask.cumsum(-1) - 1).clamp_(min=0),
+        past_key_values=new_cache(),
         use_cache=True,
         logits_to_keep=1,
     )
-    return Read(output.past_key_values, mask, output.logits[:, -1])
+    return Read(output.past_key_values, mask, output.logits[:, -1], torch.zeros_like(mask[:, 0]))
+
+
+def read_on(model: Any, before: Sequence[Read], tails: Sequence[Sequence[int]]) -> Read:
+    """Read on where others have read the beginning: the image, above all.
+
+    Rows of one length are read at once. No padding lies between a beginning and what follows, where windows and
+    recurrent states would see it.
+
+    Parameters
+    ----------
+    model : model of transformers
+    before : sequence of Read
+        Of one row each; they stay as they are.
+    tails : sequence of token ids, as many
+    """
+    of_length: dict[int, list[int]] = {}
+    for row, tail in enumerate(tails):
+        of_length.setdefault(len(tail), []).append(row)
+    parts = []
+    for rows in of_length.values():
+        start = side_by_side([before[row] for row in rows], model.config)
+        ids = torch.tensor([list(tails[row]) for row in rows], device=start.mask.device)
+        mask = torch.cat([start.mask, torch.ones_like(ids)], dim=-1)
+        positions = (mask.cumsum(-1) - 1)[:, -ids.shape[1] :] + start.shift[:, None]
+        output = model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=start.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        parts.append(Read(start.cache, mask, output.logits[:, -1], start.shift))
+    order = torch.tensor([row for rows in of_length.values() for row in rows])
+    read = parts[0] if len(parts) == 1 else side_by_side(parts, model.config)
+    return read if torch.equal(order, order.sort().values) else read.rows(order.argsort().to(read.mask.device))
 
 
 def write_answers(model: Any, read: Read, sampler: RowSeeded, *, stops: Sequence[int], longest: int) -> list[Written]:
@@ -277,7 +409,7 @@ class _Batch:
         self.cache, self.mask, self.logits = read.cache, read.mask, read.logits
         count = len(read.mask)
         self.rows = torch.arange(count, device=stops.device)
-        self.positions = read.mask.sum(-1) - 1
+        self.positions = read.mask.sum(-1) - 1 + read.shift
         self.steps = 0
         self.kept: torch.Tensor | None = None
         self._stops, self._longest = stops, longest

@@ -14,6 +14,7 @@ from plumbline.config.parts import Part
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import GenerationError
 from plumbline.generators.backend import Answer, Asked, Decoding
+from plumbline.generators.thinking import text_apart
 
 STORED = "stored"
 _READ: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -53,6 +54,8 @@ class StoredAnswersSettings(Part):
     """what the files call a prompt -> its id"""
     instructions: dict[str, str] = Field(default_factory=dict)
     """what the files call an instruction -> its id"""
+    checkpoint: str | None = None
+    """address of the model that gave them: what papers print of it is compared"""
     most_missing: float = Field(default=0, ge=0, le=1)
     """largest share of a slice's questions without an answer; these are left out and counted"""
 
@@ -79,7 +82,8 @@ class StoredAnswers:
 
     def __init__(self, settings: StoredAnswersSettings, files: tuple[Path, ...], roots: tuple[Path, ...] = ()) -> None:
         self.settings, self.files, self.roots = settings, files, roots
-        self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], settings.model_dump()])
+        read_as = settings.model_dump(exclude={"checkpoint"})
+        self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], read_as])
 
     def answered(self, asked: Sequence[Asked]) -> tuple[list[Asked], int]:
         """Return the questions that have an answer, and how many have none.
@@ -120,7 +124,8 @@ class StoredAnswers:
         for i, one in enumerate(asked):
             if (key := self._key(one)) is not None:
                 text, reason, source = self._rows[key]
-                yield i, Answer(text, reason, 0, 0, source)
+                thinking, answer = text_apart(text)
+                yield i, Answer(answer, reason, 0, 0, source, thinking, None if thinking else 0)
 
     def _key(self, one: Asked) -> _Key | None:
         names = [one.subject.image_id]

@@ -11,42 +11,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.torch_encoder import without_tf32
-from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.folders import GeneratorFiles
-from plumbline.generators.loaded_model import identity_of, load_images, load_model, load_tokenizer, stop_tokens
-from plumbline.generators.prompt_format import format_of
+from plumbline.generators.loaded_model import identity_of, load_inputs, load_model, stop_tokens
 from plumbline.generators.sampling import RowSeeded
+from plumbline.generators.thinking import Thoughts
 from plumbline.images.decoding import decode, read_recorded_image
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
 
-    from plumbline.generators.sampling import Read
+    from plumbline.generators.sampling import Read, Written
 
 
-def pixels_of(paths: Mapping[str, Path | None], images: ImageProcessor, *, device: str) -> torch.Tensor:
-    """Return (n, 3, h, w) float32 pixels on the device, as the checkpoint's own preprocessing gives them.
-
-    Parameters
-    ----------
-    paths : mapping
-        sha256 of each file to where it is.
+def recorded_image(path: Path | None, image_id: str) -> Image:
+    """Return an image as it was recorded.
 
     Raises
     ------
     GenerationError
         If a subject has no image, or it cannot be read, or is no longer the one that was recorded.
     """
-    import torch
-
-    prepared = torch.stack([images.prepare(_recorded(path, image)) for image, path in paths.items()])
-    return images.normalisation(prepared, device=device)
-
-
-def _recorded(path: Path | None, image_id: str) -> Image:
     if path is None:
         raise GenerationError("this model looks at images, and a subject has none", where=image_id)
     try:
@@ -55,9 +42,12 @@ def _recorded(path: Path | None, image_id: str) -> Image:
         raise error.restated(GenerationError, "an image cannot be read: ", where=path) from error
 
 
-ROWS_AT_ONCE = {"cpu": 32, "cuda": 64}
-"""Answers that are written at once. Fixed and not measured: a batch's size moves the last bits of its logits, so that
-a run that goes on elsewhere should have the same. Fewer where the device's memory is short."""
+ROWS_ON_CPU, MOST_ROWS = 32, 256
+"""Answers that are written at once: on a CPU so many, on a GPU what fits, up to so many. Fewer where memory runs out.
+A batch's size moves the last bits of its logits, and once in a long while a token."""
+
+_ROOM_TO_USE = 0.4
+"""Share of free memory that the cache of a batch may take: rows that are chosen or grow are copied."""
 
 ALONE_BELOW = 20_000_000
 """Weights of a model that is tiny, see `TransformersBackend`."""
@@ -75,8 +65,9 @@ class TransformersBackend:
 
     Attributes
     ----------
-    rows_at_once : int
-        Answers that are written at once. Halved, for the rest of this backend's life, when memory runs out.
+    rows_at_once : int or None
+        Answers that are written at once. None until the first prompt that is read on a GPU shows how many fit. Halved,
+        for the rest of this backend's life, when memory runs out.
     own_decoding : dict
         See `GeneratorFiles`.
     parameters : int
@@ -90,20 +81,20 @@ class TransformersBackend:
 
     def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
         kind = placement.device_kind
-        self._tokenizer = load_tokenizer(files)
-        self._prompts = format_of(files, self._tokenizer)
-        self._images = load_images(files) if files.sees else None
+        inputs = load_inputs(files)
+        self._tokenizer, self._prompts, self._images = inputs
         self._model = load_model(files, placement)
         self._stops = stop_tokens(self._model, self._tokenizer)
-        self.identity = identity_of(files, placement, prompts=self._prompts, images=self._images, stops=self._stops)
+        self.identity = identity_of(files, placement, inputs, stops=self._stops)
         self.device = placement.device
         self.sees = files.sees
         self.at_once = SUBJECTS_AT_ONCE[kind]
-        self.rows_at_once: int | None = ROWS_AT_ONCE[kind]
+        self.rows_at_once: int | None = ROWS_ON_CPU if kind == "cpu" else None
         self._images_at_once: int | None = self.at_once
         self.own_decoding = files.own_decoding
         self.parameters = sum(p.numel() for p in self._model.parameters())
         self._source = files.weights_sha256
+        self._thoughts = Thoughts(self._tokenizer, self._prompts.example())
 
     def answers(self, asked: Sequence[Asked], decoding: Decoding) -> Iterator[tuple[int, Answer]]:
         """See `plumbline.generators.backend.Backend`.
@@ -119,6 +110,8 @@ class TransformersBackend:
         batches = OomRetry(self._batch, self.rows_at_once, refusal=GenerationError)
         done = 0
         for seen in looks.parts(subjects):
+            if batches.rows is None:
+                batches.rows = self._rows_that_fit(seen, decoding)
             for answers in batches.parts(seen.rows, seen, decoding):
                 self._images_at_once, self.rows_at_once = looks.rows, batches.rows
                 yield from enumerate(answers, start=done)
@@ -126,16 +119,18 @@ class TransformersBackend:
 
     # What a family does.
 
-    def _look(self, pixels: torch.Tensor | None, count: int) -> Any:
-        """Return all that can be computed of `count` images, or subjects without one, before a prompt is known."""
+    def _look(self, paths: Mapping[str, Path | None]) -> Any:
+        """Return all that can be computed of images, or subjects without one, before a prompt is known.
+
+        Parameters
+        ----------
+        paths : mapping
+            sha256 of each file to where it is.
+        """
         raise NotImplementedError
 
     def _read(self, seen: Any, pairs: Sequence[tuple[int, str]]) -> Read:
         """Read prompts, each with the index of its image; different ones only."""
-        raise NotImplementedError
-
-    def _prompt_length(self, text: str) -> int:
-        """Return the tokens that the language model reads of a prompt, those of the image among them."""
         raise NotImplementedError
 
     @property
@@ -171,74 +166,109 @@ class TransformersBackend:
         embedded: torch.Tensor = self._language_model.get_input_embeddings()(tokens)
         return embedded
 
-    def _seen(self, subjects: Sequence[Sequence[Asked]]) -> _Seen:
+    def _seen(self, subjects: Sequence[Sequence[Asked]]) -> Seen:
         """Run the vision part on the images of some subjects' rows."""
         rows = [row for subject in subjects for row in subject]
         paths = {row.subject.image_id: row.subject.path for row in rows}
-        if self._images is None and any(path is not None for path in paths.values()):
+        if not self.sees and any(path is not None for path in paths.values()):
             raise GenerationError(
                 "a language model was given an image",
                 expected="words in place of the image",
                 hint="name it as the `base_llm` of the model that was built on it",
             )
         with self._inference():
-            pixels = None
-            if self._images is not None:
-                pixels = pixels_of(paths, self._images, device=self.device).to(self._model.dtype)
-            state = self._look(pixels, len(paths))
-        return _Seen(rows, {image_id: place for place, image_id in enumerate(paths)}, state)
+            state = self._look(paths)
+        return Seen(rows, {image_id: place for place, image_id in enumerate(paths)}, state)
 
-    def _batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer]:
+    def _pixels(self, paths: Mapping[str, Path | None]) -> torch.Tensor:
+        """Return (n, 3, h, w) pixels on the device, as the checkpoint's own preprocessing gives them."""
+        import torch
+
+        assert self._images is not None
+        prepared = [self._images.prepare(recorded_image(path, image_id)) for image_id, path in paths.items()]
+        pixels = self._images.normalisation(torch.stack(prepared), device=self.device)
+        return pixels.to(self._model.dtype)
+
+    def _rows_that_fit(self, seen: Seen, decoding: Decoding) -> int:
+        """Return how many answers the free memory has room for, by what the longest prompt takes: a power of two."""
+        longest = max(seen.rows, key=lambda row: len(row.question.text))
+        from plumbline.generators.sampling import cache_bytes
+
+        with self._inference():
+            read = self._read(seen.state, [seen.pair(longest)])
+        tokens = read.mask.shape[1]
+        bytes_a_row = cache_bytes(read.cache) / tokens * (tokens + decoding.max_new_tokens)
+        rows = int(_ROOM_TO_USE * free_memory(self.device) / bytes_a_row)
+        return 1 << (min(max(rows, 1), MOST_ROWS).bit_length() - 1)
+
+    def _batch(self, asked: Sequence[Asked], seen: Seen, decoding: Decoding) -> list[Answer]:
         import torch
 
         from plumbline.generators.sampling import write_answers
 
-        self._require_room(asked, decoding)
         # Seeds of one prompt differ only in what is drawn, so it is read once for all of them.
         pairs: dict[tuple[int, str], int] = {}
         for row in asked:
-            pairs.setdefault((seen.places[row.subject.image_id], row.question.text), len(pairs))
-        rows = [pairs[seen.places[row.subject.image_id], row.question.text] for row in asked]
+            pairs.setdefault(seen.pair(row), len(pairs))
+        rows = [pairs[seen.pair(row)] for row in asked]
         with self._inference():
-            read = self._read(seen.state, list(pairs)).rows(torch.tensor(rows, device=self.device))
+            read = self._read(seen.state, list(pairs))
+            for (_, prompt), length in zip(pairs, read.mask.sum(-1).tolist(), strict=True):
+                self._require_context(prompt, length, decoding)
+            read = read.rows(torch.tensor(rows, device=self.device))
             lengths = read.mask.sum(-1).tolist()
             sampler = RowSeeded([row.key for row in asked], decoding, self.device)
             written = write_answers(
                 self._language_model, read, sampler, stops=self._stops, longest=decoding.max_new_tokens
             )
-        return [
-            Answer(
-                text=self._tokenizer.decode(
-                    answer.tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
-                ).strip(),
-                finish_reason="stop" if answer.stopped else "length",
-                prompt_tokens=int(length),
-                new_tokens=len(answer.tokens),
-                source=self._source,
-            )
-            for answer, length in zip(written, lengths)
-        ]  # fmt: skip
+        return [self._answer(answer, length) for answer, length in zip(written, lengths, strict=True)]
 
-    def _require_room(self, asked: Sequence[Asked], decoding: Decoding) -> None:
+    def _answer(self, written: Written, prompt_tokens: int) -> Answer:
+        thinking = self._thoughts.apart(written.tokens)
+        text = self._tokenizer.decode(thinking.answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return Answer(
+            text=text.strip(),
+            finish_reason="stop" if written.stopped else "length",
+            prompt_tokens=prompt_tokens,
+            new_tokens=len(written.tokens),
+            source=self._source,
+            thinking=thinking.text,
+            thinking_tokens=len(written.tokens) - len(thinking.answer),
+        )
+
+    def _require_context(self, prompt: str, tokens: int, decoding: Decoding) -> None:
         """Refuse a prompt that leaves no room for its answer: the model was never trained on such positions."""
-        config = self._language_model.config.get_text_config()
-        limits = [config.max_position_embeddings, getattr(config, "sliding_window", None)]
-        limit = min(each for each in limits if each)
-        for text in {row.question.text for row in asked}:
-            tokens = self._prompt_length(text)
-            if tokens + decoding.max_new_tokens > limit:
-                raise GenerationError(
-                    "a prompt and its answer are longer than the model's context",
-                    where=text[:200],
-                    found=f"{tokens} tokens and up to {decoding.max_new_tokens} new ones",
-                    expected=f"at most {limit}",
-                    hint="lower the most new tokens in the audit file",
-                )
+        limit = self._context
+        if tokens + decoding.max_new_tokens > limit:
+            raise GenerationError(
+                "a prompt and its answer are longer than the model's context",
+                where=prompt[:200],
+                found=f"{tokens} tokens and up to {decoding.max_new_tokens} new ones",
+                expected=f"at most {limit}",
+                hint="lower the most new tokens in the audit file",
+            )
+
+    @property
+    def _context(self) -> int:
+        """Return the longest row in tokens."""
+        return int(self._language_model.config.get_text_config().max_position_embeddings)
 
 
-class _Seen(NamedTuple):
+def free_memory(device: str) -> int:
+    """Return the bytes that are free on a GPU."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    return free
+
+
+class Seen(NamedTuple):
     """Rows, where the image of each is in what was computed of all, and that."""
 
     rows: list[Asked]
     places: dict[str, int]
     state: Any
+
+    def pair(self, row: Asked) -> tuple[int, str]:
+        """Return the place of a row's image, and its prompt."""
+        return self.places[row.subject.image_id], row.question.text

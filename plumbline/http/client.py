@@ -212,14 +212,16 @@ class Endpoint(Generic[RequestT, ReplyT]):
                 raise outcome
         raise AssertionError("every attempt returns or raises")
 
-    def _again(self, error: Exception) -> bool | float:
-        """Say whether to try again. A pause that the endpoint asks for is kept by all of its slots, not by this one."""
+    def _again(self, error: Exception) -> bool:
+        """Say whether to try again: after the longer of its own wait and of the pause that the endpoint asks for.
+
+        The pause is kept by all of its slots. One of zero, or less, does not use up the attempts within a second.
+        """
         if not isinstance(error, EndpointFault) or error.kind != "passing" or self.fault is not None:
             return False
-        if error.pause_s is None:
-            return True
-        self._limiter.rest(error.pause_s)
-        return 0.0
+        if error.pause_s is not None:
+            self._limiter.rest(error.pause_s)
+        return True
 
     async def _outcome(self, request: RequestT, body: Mapping[str, Any]) -> ReplyT | EndpointFault:
         import httpx2

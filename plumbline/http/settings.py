@@ -49,7 +49,9 @@ class EndpointSettings(Part):
     send_top_k: bool = False
     """not in OpenAI's API; vLLM takes it"""
     defaults: bool = False
-    """the endpoint's own decoding: only the most new tokens are sent, as the study did with GPT-4o"""
+    """the endpoint's own decoding: only seed and most new tokens are sent, as the study did with GPT-4o"""
+    image_tokens: int | None = Field(default=None, ge=0)
+    """what an image costs, in tokens, for the plan; known of the studies' models"""
     follow: bool = True
     """when it says that it is another model or has another fingerprint, everything is asked anew"""
     length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"

@@ -48,6 +48,9 @@ class LanguageSettings(DrawSettings):
         Of associations.
     min_sets : int
         Counterfactual sets that an occupation must have for its competence words to be shown.
+    highest_occupations, lowest_occupations : int
+        So many occupations of the largest and of the smallest spread have their scores listed by group (4 and 4, as in
+        figure 5 of the study; its figure 7 has 8 and 0).
     most_unreadable : float
         Ratings of a model and prompt are nan when a larger share of the answers cannot be read.
     dictionaries : Path or None
@@ -62,6 +65,8 @@ class LanguageSettings(DrawSettings):
     association_threshold: float = 1.0
     log_base: float = 2.0
     min_sets: int = 35
+    highest_occupations: int = 4
+    lowest_occupations: int = 4
     most_unreadable: float = 0.5
     dictionaries: Path | None = None
     judge: Judge | None = None
@@ -79,7 +84,8 @@ class LanguageSettings(DrawSettings):
 
 # --- What the language metrics of one model are computed from.
 
-DESCRIBED_SCHEMA: Schema = {**GENERATION_SCHEMA, "attribute": pl.String, "group": pl.String, "occupation": pl.String}
+_ANSWERED = {name: kind for name, kind in GENERATION_SCHEMA.items() if not name.startswith("thinking")}
+DESCRIBED_SCHEMA: Schema = {**_ANSWERED, "attribute": pl.String, "group": pl.String, "occupation": pl.String}
 """Generations with who is pictured.
 
 `attribute` says which labels `group` joins, such as `race_gender` (`Black_woman`), `physical_gender` (`obese_man`) or

@@ -303,7 +303,6 @@ def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> It
 
 PROMPT = "characteristics"
 """The prompt that Figure 5 shows; the others would make tens of thousands of rows."""
-SHOWN = 4
 _QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95, "max": 1.0}
 OCCUPATION_SCORES: Schema = {
     "dataset": pl.String,
@@ -319,7 +318,7 @@ OCCUPATION_SCORES: Schema = {
     **dict.fromkeys(_QUANTILES, pl.Float64),
     "n": pl.Int64,
 }
-"""Scores of each group in the four occupations of the largest and of the smallest spread.
+"""Scores of each group in the occupations of the largest and of the smallest spread, by default four of each.
 
 `event` is the scored attribute, `end` `largest` or `smallest`, `place` 1 for the outermost; quantiles are linear; `n`
 counts answers.
@@ -355,7 +354,7 @@ def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> 
         if not spreads:
             why = reason("no_occupation_with_sets", min_sets=settings.min_sets)
             rows.append(row | {"value": np.nan, "n": 0, "reason": why})
-        tables.append(_table(part, common | {"prompt": PROMPT}, spreads))
+        tables.append(_table(part, common | {"prompt": PROMPT}, spreads, settings))
     return OccupationResults(rows, pl.concat(tables))
 
 
@@ -370,11 +369,12 @@ def _occupation_spreads(part: pl.DataFrame, labels: tuple[str, ...], settings: L
     return spreads
 
 
-def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.DataFrame:
+def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate], settings: LanguageSettings) -> pl.DataFrame:
     """Return the quantiles of the occupations with the largest and the smallest spread; none is listed in both."""
     order = sorted(spreads, key=lambda name: (-spreads[name].value, name))
-    shown = min(SHOWN, (len(order) + 1) // 2)
-    ends = {"largest": order[:shown], "smallest": order[len(order) - min(SHOWN, len(order) - shown) :][::-1]}
+    most, least, n = settings.highest_occupations, settings.lowest_occupations, len(order)
+    largest = min(most, max((n + 1) // 2, n - least))
+    ends = {"largest": order[:largest], "smallest": order[n - min(least, n - largest) :][::-1]}
     placed = [
         common | {"end": end, "place": place, "occupation": name, "spread": spreads[name].value}
         for end, names in ends.items()

@@ -22,7 +22,7 @@ from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stere
 from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
 from plumbline.language.family import LanguageResult
 from plumbline.metrics.family import Family
-from plumbline.reasons import Reasons, decode, encode, in_words, joined, reason
+from plumbline.reasons import decode, encode, in_words, joined, reason
 from plumbline.statistics.clusters import cluster_count_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.multiplicity import q_values
@@ -241,7 +241,7 @@ def _dealt(units: pl.DataFrame, *, seed: int, model: str) -> pl.DataFrame:
 # --- The words that are associated with each group of a subset, with how sure that is.
 
 LISTED = 200
-"""Words that are listed of a group, the most associated first; all that pass are counted."""
+"""Words that are listed of a group, the most associated first, beside those that the judge names; all are counted."""
 
 WORD_ASSOCIATIONS: Schema = {
     "dataset": pl.String,
@@ -279,7 +279,8 @@ class Subset:
     parts : DataFrame
         Rows of `Corpus.parts`: its groups.
     passed : DataFrame
-        Every word above the threshold, by group, strongest first; columns of `word_associations`.
+        Every word above the threshold, by group, strongest first; columns of `word_associations`, and `stereotype`:
+        the judge's answer, null without one.
     candidates : dict of str to int
         Group -> words that were said of it often enough to be asked about; a group without any is absent.
     sets : int
@@ -292,12 +293,15 @@ class Subset:
 
     @property
     def listed(self) -> pl.DataFrame:
-        """Return the strongest words of each group."""
-        return self.passed.filter(pl.int_range(pl.len()).over("group") < LISTED)
+        """Return the strongest words of each group, and all that the judge named."""
+        return self.passed.filter((pl.int_range(pl.len()).over("group") < LISTED) | pl.col("stereotype"))
 
 
 def associated_subsets(corpus: Corpus, *, settings: LanguageSettings) -> list[Subset]:
-    """Count every word of the corpus, in one reading, and return the associations within each subset."""
+    """Count every word of the corpus, in one reading, and return the associations within each subset.
+
+    The judge, where there is one, is asked about every word above the threshold.
+    """
     counts = count_words(corpus.batches()).rename({"group": "part"}).cast({"part": pl.Int64})
     left_out = list(stop_words())
     subsets = []
@@ -312,6 +316,7 @@ def associated_subsets(corpus: Corpus, *, settings: LanguageSettings) -> list[Su
         )
         frequent = of_subset.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
         sets = corpus.blocks.join(parts, on=["dataset", "attribute"], how="semi").height
+        passed = judged(passed, settings.judge)
         subsets.append(Subset(parts, passed, dict(frequent.group_by("group").len().iter_rows()), sets))
     return subsets
 
@@ -322,7 +327,6 @@ def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSett
     Returns
     -------
     list of DataFrame in `WORD_ASSOCIATIONS`
-        `stereotype` is null.
     """
     words = sorted({word for subset in subsets for word in subset.listed["word"].drop_nulls()})
     occurrences = count_occurrences(corpus.batches(), words, cells=corpus.parts.height * BLOCKS)
@@ -349,7 +353,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     ]
     return (
         table.with_columns(ci_low=association - half, ci_high=association + half, p=p, q=q)
-        .with_columns(pl.Series("reason", reasons, dtype=pl.String), stereotype=pl.lit(None, pl.Boolean))
+        .with_columns(pl.Series("reason", reasons, dtype=pl.String))
         .join(subset.parts.select("dataset", "attribute", "group"), on="group", maintain_order="left")
         .select(list(WORD_ASSOCIATIONS))
         .cast(pl.Schema(WORD_ASSOCIATIONS))
@@ -394,25 +398,26 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
         return LanguageResult(metric_frame([]), {"word_associations": pl.DataFrame(schema=WORD_ASSOCIATIONS)})
     subsets = associated_subsets(corpus, settings=settings)
     tables = word_tables(corpus, subsets, settings=settings)
-    if settings.judge is not None:
-        tables = [judged(table, settings.judge) for table in tables]
     rows = [row for subset, table in zip(subsets, tables) for row in _metric_rows(cell.model, subset, table, settings)]
     return LanguageResult(metric_frame(rows), {"word_associations": pl.concat(tables)})
 
 
-def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
-    """Query the judge once for each group with listed words, and mark the words that it names.
+def judged(associations: pl.DataFrame, judge: Judge | None) -> pl.DataFrame:
+    """Query the judge once for each group with associated words, and mark in `stereotype` those that it names.
 
     Parameters
     ----------
-    table : DataFrame
-        In `WORD_ASSOCIATIONS`, of one subset.
-    judge : Judge
+    associations : DataFrame
+        With `group` and `word`, of one subset.
+    judge : Judge or None
+        Without one the marks are null.
     """
-    listed = table.drop_nulls("word").group_by("group", maintain_order=True).agg("word")
-    named = {group: stereotypes(judge, group, words) for group, words in listed.iter_rows()}
-    marks = [word and word in named[group] for group, word in table.select("group", "word").iter_rows()]
-    return table.with_columns(pl.Series("stereotype", marks, dtype=pl.Boolean))
+    if judge is None:
+        return associations.with_columns(stereotype=pl.lit(None, pl.Boolean))
+    words_of = associations.drop_nulls("word").group_by("group", maintain_order=True).agg("word")
+    named = {group: stereotypes(judge, group, words) for group, words in words_of.iter_rows()}
+    marks = [word and word in named[group] for group, word in associations.select("group", "word").iter_rows()]
+    return associations.with_columns(pl.Series("stereotype", marks, dtype=pl.Boolean))
 
 
 def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: LanguageSettings) -> list[Row]:
@@ -420,7 +425,7 @@ def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: Lang
     for part in subset.parts.iter_rows(named=True):
         passed = subset.passed.filter(pl.col("group") == part["group"])
         undefined = decode(next(iter(passed.filter(pl.col("word").is_null())["reason_codes"].to_list()), None))
-        listed = table.filter(pl.col("group") == part["group"], pl.col("word").is_not_null())
+        listed = table.filter(pl.col("group") == part["group"], pl.col("word").is_not_null()).height
         common = answer_row(
             model,
             definition="pmi",
@@ -433,21 +438,15 @@ def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: Lang
         reasons = joined(
             reason("words_too_rare", min_count=settings.min_count) if rare else undefined,
             reason("prompts_not_asked", prompts=missing) if missing else None,
-            reason("words_beyond_table", listed=LISTED) if passed.height > LISTED else None,
+            reason("words_beyond_table", listed=LISTED) if passed.height > listed else None,
         )
         associated = {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reasons}
-        stereotypes = _stereotypes(listed, passed.height, undefined, judged=settings.judge is not None)
-        rows += [common | associated, common | {"metric": "stereotype_words", "n": listed.height} | stereotypes]
+        no_judge = reason("no_judge") if settings.judge is None else ()
+        named = float("nan") if undefined or no_judge else float(passed["stereotype"].sum())
+        words = passed["word"].count()
+        stereotypes = {"value": named, "n": words, "reason": joined(undefined or no_judge)}
+        rows += [common | associated, common | {"metric": "stereotype_words"} | stereotypes]
     return rows
-
-
-def _stereotypes(listed: pl.DataFrame, passed: int, undefined: Reasons, *, judged: bool) -> Row:
-    """Return the columns of the number of stereotypes among the associated words."""
-    if undefined or not judged:
-        return {"value": float("nan"), "reason": undefined or reason("no_judge")}
-    left = passed - listed.height
-    why = reason("words_not_judged", left_out=left, words=passed) if left else None
-    return {"value": float(listed["stereotype"].sum()), "reason": joined(why)}
 
 
 WORDS = Family(name="words", needs=("texts",), compute=words_result, tables={"word_associations": WORD_ASSOCIATIONS})

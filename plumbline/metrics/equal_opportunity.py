@@ -15,13 +15,7 @@ from plumbline.blocks import map_rows
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
-from plumbline.metrics.disparities import (
-    PARITY,
-    ImageOutcomes,
-    batched_parity_difference,
-    detectable_columns,
-    group_rates,
-)
+from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference, detectable_columns, group_rates
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
@@ -214,14 +208,24 @@ def _attribute_rows(
 
     least_of = [each.least_gap_p for each in outcomes.permutations_by_class] or [0.0] * len(classes)
     of_all, least = partial(Disparity, levels=_rates), outcomes.least_p
-    statistics: list[tuple[Row, Disparity, NDArray[np.int64], Reasons, float]] = [
-        ({"definition": "mean_over_classes"}, of_all(partial(_of_tables, mean_gap)), table, left_out, least),
-        ({"definition": "max_over_classes"}, of_all(partial(_of_tables, max_gap), over="all"), table, left_out, least),
+    every = slice(None)
+    statistics: list[tuple[Row, Disparity, Gap, slice, Reasons, float]] = [
+        ({"definition": "mean_over_classes"}, of_all(partial(_of_tables, mean_gap)), mean_gap, every, left_out, least),
+        (
+            {"definition": "max_over_classes"},
+            of_all(partial(_of_tables, max_gap), over="all"),
+            max_gap,
+            every,
+            left_out,
+            least,
+        ),
     ]
     for i, label in enumerate(classes):
         by_class: Row = {"definition": "by_class", "event": label}
-        statistics.append((by_class, _gap_of_class(i), table[i : i + 1], (), least_of[i]))
-    for columns, disparity, counted, why, least_p in statistics:
+        statistics.append((by_class, _gap_of_class(i), max_gap, slice(i, i + 1), (), least_of[i]))
+    correct, totals = draws.permuted[..., 0], draws.permuted.sum(axis=-1)
+    for columns, disparity, gap, chosen, why, least_p in statistics:
+        counted = table[chosen]
         draws = replace(draws, least_p=least_p)
         estimate = draws.estimate(disparity, confidence=settings.confidence)
         undefined = reason("under_two_groups_with_images") if np.isnan(estimate.value) else None
@@ -231,10 +235,10 @@ def _attribute_rows(
         few = reason("small_cells", small=small, cells=sizes.size, min_group=least) if small else None
         reasons = (why, undefined, few, few_clusters_reason(outcomes.clusters))
         row = common | {"metric": "equal_opportunity_gap"} | estimate.columns(*reasons)
-        if "event" in columns:
-            i = classes.index(columns["event"])
-            events = np.stack([draws.permuted[:, i, :, 0], draws.permuted[:, i].sum(axis=-1)], axis=1)
-            row |= detectable_columns(events, PARITY.of_events, sizes[0], settings)
+        of_test = correct[:, chosen], totals[:, chosen], gap, sizes.sum(axis=0), settings
+        row |= detectable_columns(
+            *of_test, least_p=least_p, clusters=draws.clusters, null=draws.chance(disparity.value)
+        )
         yield row | {"n": int(sizes.sum())} | columns
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.family import Traits, family_descriptions, traits_by_metric
 from plumbline.statistics.multiplicity import FAMILIES, q_values
-from plumbline.statistics.power import LEVELS, effect_size, required_p, value_at
+from plumbline.statistics.power import COLUMNS, LEVELS, effect_size, required_p, value_at
 
 State = Literal["evidence", "no_evidence", "evidence_of_none"]
 """Evidence of a difference; no evidence of one; evidence that there is none beyond the margin of the audit file."""
@@ -53,10 +53,13 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
     of_error = pl.col("metric").is_in(_two_sided()) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
-    by_level = zip(("detectable_05", "detectable_002"), LEVELS)
+    sides = pl.when(_one_sided()).then(2.0).otherwise(1.0)
     filled = table.with_columns(
-        pl.when(of_error).then(error * float(effect_size(level))).otherwise(pl.col(name)).alias(name)
-        for name, level in by_level
+        pl.when(of_error)
+        .then(error * (sides * level).map_batches(_effect_sizes, return_dtype=pl.Float64))
+        .otherwise(pl.col(name))
+        .alias(name)
+        for name, level in zip(COLUMNS, LEVELS)
     )
     p, needed = _floats(filled["p"]), np.full(filled.height, np.nan)
     for rows in filled.with_row_index("row").group_by(FAMILIES["metric_table"]).agg("row")["row"]:
@@ -67,12 +70,19 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
 
 def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:
     """Return the column `smallest_detectable` of rows that need these p-values; null where it is not computed."""
-    at_levels = [_floats(table[name]) for name in ("detectable_05", "detectable_002")]
+    at_levels = np.stack([_floats(table[name]) for name in COLUMNS], axis=-1)
     linear = table["metric"].is_in(_two_sided()).to_numpy()
+    sides = table.select(pl.when(_one_sided()).then(2.0).otherwise(1.0)).to_series().to_numpy()
+    nulls = {name: _null(each) for name, each in _traits().items()}
+    inverted = table["metric"].is_in([name for name, each in _traits().items() if _null(each) == each.bounds[1]])
+    null = np.nan_to_num(_floats(table["metric"].replace_strict(nulls, default=0.0, return_dtype=pl.Float64)))
     found = np.select(
-        [linear, (table["metric"] == IMPACT_RATIO).to_numpy()],
-        [at_levels[0] * effect_size(needed) / effect_size(LEVELS[0]), value_at(needed, *at_levels, parity=1.0)],
-        value_at(needed, *at_levels),
+        [linear, inverted.to_numpy()],
+        [
+            at_levels[:, 0] * effect_size(sides * needed) / effect_size(sides * LEVELS[0]),
+            value_at(needed, at_levels, parity=1.0),
+        ],
+        value_at(needed, at_levels - null[:, None]) + null,
     )
     known = pl.col("detectable_05").is_not_null() & pl.col("p").is_not_null()
     return pl.when(known).then(pl.Series(found)).alias("smallest_detectable")
@@ -83,7 +93,14 @@ def _two_sided() -> list[str]:
     return [name for name, each in _traits().items() if _is_two_sided(each) or np.isnan(_null(each))]
 
 
-IMPACT_RATIO = "impact_ratio"
+def _one_sided() -> pl.Expr:
+    """Return whether a test asks for one direction only, as the papers' tests of words do."""
+    of_words = pl.col("metric").is_in(["sc_weat_effect", "sc_weat_statistic", "weat_effect"])
+    return of_words & ~pl.col("definition").is_in(["two_sided", "cluster_t"])
+
+
+def _effect_sizes(level: pl.Series) -> pl.Series:
+    return pl.Series(effect_size(level.to_numpy()))
 
 
 def _floats(column: pl.Series) -> NDArray[np.float64]:

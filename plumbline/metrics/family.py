@@ -34,6 +34,8 @@ class MetricSettings(DrawSettings):
     label_error : float
         Assumed error rate of automatic gender labels where a dataset has no true ones, in [0, 0.5): it bounds the
         rates by true gender.
+    skew_k : int or "auto"
+        The k of Skew@k; "auto" is the paper's 1,000, or half of the images where there are fewer than 2,000.
 
     Raises
     ------
@@ -44,6 +46,7 @@ class MetricSettings(DrawSettings):
     min_group: int = MIN_GROUP
     label_margin: float = 0.2
     label_error: float = 0.15
+    skew_k: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         ranges = {

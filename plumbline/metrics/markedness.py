@@ -7,6 +7,7 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +25,7 @@ from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
 from plumbline.statistics.maxima import Disparity
+from plumbline.statistics.power import detectable_gap
 
 
 def markedness(
@@ -214,5 +216,13 @@ def _gap_rows(
         small_groups_reason(groups.names, sizes.tolist(), settings.min_group),
         few_clusters_reason(clusters),
     )
+    seen = np.flatnonzero(sizes)
+    detectable = detectable_gap(
+        of_groups(draws.permuted)[:, 0, seen],
+        lambda means: np.ptp(means, axis=-1),
+        apart=int(sizes[seen].argmin()),
+        units=draws.clusters or int(sizes[seen].min()),
+        least_p=draws.least_p,
+    )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
-    yield common | estimate.columns(*reasons) | columns
+    yield common | replace(estimate, detectable=detectable).columns(*reasons) | columns

@@ -232,7 +232,7 @@ def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Valenc
     inside = cosines[np.ix_(first, first)][np.triu_indices(int(first.sum()), 1)]
     t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
     p_permutation = _permutation_p(cosines, first, gap.value)
-    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t, p_permutation)
+    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t=t, p_permutation=p_permutation)
 
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
@@ -317,6 +317,25 @@ def prompt_embeddings(suite: Suite, embedded: Mapping[str, NDArray[np.float32]])
             hint="materialise `text_embeddings` of this encoder again",
         )
     return np.array([[embedded[prompt] for prompt in row] for row in wanted])
+
+
+def bare_word_rows(
+    model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
+) -> pl.DataFrame:
+    """Return `valence_cosine` and `valence_gap` of words without a template, under the definition `bare_words`.
+
+    Appendix C.1 of Hausladen et al. speaks of the text embeddings of adjectives, and does not say in which prompt.
+
+    Parameters
+    ----------
+    suite : Suite
+        `perception_words`.
+    embeddings : (1, w, d) float32
+    """
+    rows = geometry_rows(model, suite, embeddings, settings=settings).filter(
+        pl.col("definition").is_in(["template_mean", "ttest"])
+    )
+    return rows.with_columns(definition=pl.lit("bare_words"))
 
 
 def geometry_rows(

@@ -21,7 +21,7 @@ from plumbline.encoders.encoder import PromptedEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
 from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import TrainingRows
 from plumbline.statistics.seeds import generator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plumbline.encoders.encoder import DualEncoder
 
 
-class PromptArraySettings(TextMitigationSettings):
+class PromptArraySettings(TrainedMitigationSettings):
     """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
 
     method: Literal["prompt_array"] = "prompt_array"
@@ -80,7 +80,7 @@ class PromptArraySettings(TextMitigationSettings):
             If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
             first turn.
         """
-        encoder, rows = cast("PromptedEncoder", context.encoder), context.rows(self.attribute)
+        encoder, rows = cast("PromptedEncoder", context.encoder), context.rows(self.attribute, self.fit_on)
         require(encoder.family, _METHOD.needs, _METHOD.title)
         queries = load_sensitive_queries()
         described = self.model_dump(mode="json")

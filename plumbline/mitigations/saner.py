@@ -24,7 +24,7 @@ from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
 from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import TrainingRows
 from plumbline.statistics.seeds import generator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class SanerSettings(TextMitigationSettings):
+class SanerSettings(TrainedMitigationSettings):
     """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
 
     method: Literal["saner"] = "saner"
@@ -80,7 +80,8 @@ class SanerSettings(TextMitigationSettings):
         MetricError
             If there are no texts to train on, or a loss is not finite; that epoch is not kept.
         """
-        encoder, method, rows = context.encoder, METHODS["saner"], context.rows(self.attribute)
+        encoder, method = context.encoder, METHODS["saner"]
+        rows = context.rows(self.attribute, self.fit_on, labelled=False)
         require(encoder.family, method.needs, method.title)
         settings = self.model_copy(update=_RELEASED) if self.variant == "released" else self
         texts, pattern = _training_texts(rows, settings), specific_pattern(settings.attribute)

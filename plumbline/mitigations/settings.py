@@ -21,6 +21,16 @@ class MitigationSettings(Part):
     method: str
 
     @property
+    def fitted_on_datasets(self) -> tuple[tuple[str, str], ...]:
+        """Return key and id of each dataset that it is fitted on in place of the one that it is judged on."""
+        return ()
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Return the ids of these datasets."""
+        return tuple(dataset for _, dataset in self.fitted_on_datasets)
+
+    @property
     def leaking(self) -> bool:
         """Return whether the fit has seen the labels that evaluate it."""
         return False

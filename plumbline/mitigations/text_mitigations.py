@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,13 @@ EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]
 """(b,) texts -> (b, d) float32 embeddings, as the encoder gives them, not normalised."""
 
 
+class RowsOf(Protocol):
+    """Gives the training rows of a dataset, None for the one that is judged; MetricError where there are none."""
+
+    def __call__(self, attribute: str, dataset: str | None = None, *, labelled: bool = True) -> TrainingRows:
+        """Return the rows that have a label of an attribute; with `labelled` false those without any label too."""
+
+
 @dataclass(frozen=True)
 class FitContext:
     """What fitting a mitigation of texts may use.
@@ -62,7 +69,7 @@ class FitContext:
     embed : callable
         See `EmbedTexts`.
     rows : callable
-        Attribute to the training rows that have a label of it; raises MetricError where there are none.
+        See `RowsOf`.
     seed : int
     store : ShardCache or None
         Where training is kept, so that it can be interrupted.
@@ -71,7 +78,7 @@ class FitContext:
 
     encoder: DualEncoder
     embed: EmbedTexts
-    rows: Callable[[str], TrainingRows]
+    rows: RowsOf
     seed: int
     store: ShardCache | None = None
     progress: Progress | None = None
@@ -98,3 +105,15 @@ class TextMitigationSettings(MitigationSettings):
     ) -> NDArray[np.float32]:
         """Return the mitigated (n, d) features of n texts, each as long as its row of `features`."""
         raise NotImplementedError
+
+
+class TrainedMitigationSettings(TextMitigationSettings):
+    """Settings of a mitigation of texts that is trained on images."""
+
+    fit_on: str | None = None
+    """id of the dataset that it is fitted on; the one that it is judged on when absent"""
+
+    @property
+    def fitted_on_datasets(self) -> tuple[tuple[str, str], ...]:
+        """Return key and id of each dataset that it is fitted on in place of the one that it is judged on."""
+        return () if self.fit_on is None else (("fit_on", self.fit_on),)

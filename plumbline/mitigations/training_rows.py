@@ -74,7 +74,14 @@ def is_training_row(records: pl.DataFrame) -> NDArray[np.bool_]:
     return (records["split"] == TRAIN).fill_null(False).to_numpy()
 
 
-def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribute: str) -> TrainingRows:
+def training_rows(
+    records: pl.DataFrame,
+    images: NDArray[np.float32],
+    *,
+    attribute: str,
+    labelled: bool = True,
+    judged_elsewhere: bool = False,
+) -> TrainingRows:
     """Choose the rows of the training split that have a label of an attribute.
 
     Parameters
@@ -83,6 +90,12 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
         Of the dataset, n rows, in the order of `images`.
     attribute : str
         `gender`, `race` or `age` (the age group, or the age where there is no group).
+    labelled : bool
+        False: where the dataset has no label of the attribute at all, all its training rows, as of one group. For
+        methods that read captions alone.
+    judged_elsewhere : bool
+        Whether what is fitted is judged on another dataset: then every row may be one of training, and a dataset that
+        says no split is all training.
 
     Raises
     ------
@@ -92,8 +105,13 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
     known = (attribute,) if attribute != "age" else AGES
     column = next((c for c in known if c in records.columns and records[c].null_count() < records.height), None)
     train = is_training_row(records)
-    if train.all():
+    if judged_elsewhere and records["split"].null_count() == records.height:
+        train = np.ones(records.height, bool)
+    if train.all() and not judged_elsewhere:
         raise MetricError("every image is a training image: none is left to judge a mitigation on")
+    if column is None and not labelled and train.any():
+        rows = np.flatnonzero(train)
+        return _chosen(records, images, rows, ("all",), np.zeros(len(rows), np.int64))
     if column is None or not train.any():
         raise MetricError(
             f"there are no rows to train on: a training split with labels of `{attribute}` is needed",
@@ -108,11 +126,21 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
         raise MetricError(
             f"the training split has fewer than two groups of `{attribute}`", found=", ".join(groups) or "none"
         )
+    return _chosen(records, images, rows, groups, codes[rows])
+
+
+def _chosen(
+    records: pl.DataFrame,
+    images: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    groups: tuple[str, ...],
+    labels: NDArray[np.int64],
+) -> TrainingRows:
     chosen = records[rows]
     return TrainingRows(
         images=images[rows],
         groups=groups,
-        labels=codes[rows],
+        labels=labels,
         captions=label_captions(chosen),
         image_ids=tuple(chosen["image_id"].to_list()),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from plumbline.catalog.published import KEYS, published_values
+from plumbline.catalog.published import KEYS, ProtocolOf, differences, published_values
 from plumbline.catalog.schema import ALL_MODELS, Schema
 from plumbline.catalog.studies import recognise
 from plumbline.errors import MetricError
@@ -36,6 +37,7 @@ COMPARISON_SCHEMA: Schema = {
     "published_n": pl.Int64,
     "unit": pl.String,
     "within": pl.Boolean,
+    "other_protocol": pl.String,
     "note": pl.String,
 }
 """One row a printed number and a measurement of the same thing, by the same checkpoint on the same dataset.
@@ -43,8 +45,9 @@ COMPARISON_SCHEMA: Schema = {
 `paper, table, row, column, status` as in `plumbline.catalog.published.PUBLISHED_SCHEMA`; `model`, `dataset` are the
 audit's own ids. `difference` is measured - published. `within`: the interval, widened by the rounding of the printed
 number, holds it; where there is no interval, the difference is no larger than the rounding. `difference` and `within`
-are null where the printed number is `suspect`, `not_comparable` or `absent`, or nothing could be measured: `note`
-says why. Rows with a `reference_model` are effects: model minus reference.
+are null where the printed number is `suspect`, `not_comparable` or `absent`, or nothing could be measured: `note` says
+why. They are null too where `other_protocol` says what of the run is not as the paper has it. Rows with a
+`reference_model` are effects: model minus reference.
 """
 
 FIT_SCHEMA: Schema = {
@@ -79,6 +82,7 @@ def compare_with_published(
     published: pl.DataFrame | None = None,
     scorers: Mapping[str, str] | None = None,
     pooled: Sequence[str] = (),
+    protocol_of: ProtocolOf | None = None,
 ) -> pl.DataFrame:
     """Set what an audit measured beside what the papers printed.
 
@@ -103,6 +107,9 @@ def compare_with_published(
     pooled : sequence of str
         Ids of the models that the rows of `all models` are over. Printed numbers of no single checkpoint are compared
         with these, if every one of them is a study's.
+    protocol_of : callable, optional
+        How this audit makes the number of a cell, `plumbline.config.reproduction.Run.protocol`; without it every
+        number is taken to be made as the paper's.
 
     Returns
     -------
@@ -127,7 +134,21 @@ def compare_with_published(
     if effects is not None:
         parts.append(_effect_pairs(printed, effects, encoders, datasets))
     joined = pl.concat(parts, how="diagonal")
-    return joined.sort("place", "model", "dataset", maintain_order=True).select(_judged())
+    ordered = joined.sort("place", "model", "dataset", maintain_order=True)
+    return _with_protocols(ordered, protocol_of).select(_judged())
+
+
+def _with_protocols(cells: pl.DataFrame, protocol_of: ProtocolOf | None) -> pl.DataFrame:
+    """Add `other_protocol`: what of the run is not as the paper has it."""
+    if protocol_of is None:
+        return cells.with_columns(other_protocol=pl.lit(None, pl.String))
+    told = [
+        None
+        if cell["protocol"] is None or cell["model"] is None or cell["model"] == ALL_MODELS
+        else differences(json.loads(cell["protocol"]), protocol_of(cell["model"], cell["own_dataset"], cell))
+        for cell in cells.iter_rows(named=True)
+    ]
+    return cells.with_columns(pl.Series("other_protocol", told, pl.String))
 
 
 def _with_pooled(encoders: Mapping[str, str], pooled: Sequence[str]) -> Mapping[str, str]:
@@ -247,6 +268,7 @@ def _judged() -> list[pl.Expr]:
     ends = [pl.col("ci_low").fill_nan(None), pl.col("ci_high").fill_nan(None)]
     published, rounding = pl.col("published"), pl.col("rounding")
     comparable = pl.col("status").is_in(_COMPARABLE) & published.is_not_null() & measured.is_not_null()
+    comparable &= pl.col("other_protocol").is_null()
     # A hair above the rounding: 0.25 and 0.245 are as near in print as they are not in binary.
     slack = rounding + 1e-9
     inside = (ends[0] - slack <= published) & (published <= ends[1] + slack)
@@ -259,7 +281,13 @@ def _judged() -> list[pl.Expr]:
         .when(reason.is_not_null())
         .then(pl.format("of the measurement: {}", reason))
     )
-    notes = [pl.col("published_note"), pl.when(pl.col("published_n") != pl.col("n")).then(other_n), said_of_measurement]
+    other = pl.format("other protocol: {}", "other_protocol")
+    notes = [
+        other,
+        pl.col("published_note"),
+        pl.when(pl.col("published_n") != pl.col("n")).then(other_n),
+        said_of_measurement,
+    ]
     reasons = pl.concat_str(notes, separator="; ", ignore_nulls=True)
     columns = {
         "dataset": pl.col("own_dataset"),

@@ -64,7 +64,7 @@ def could_be_found(row: Row, *, share: bool = False) -> str:
     if least is None:
         found = ""
     elif math.isnan(least):
-        found = " So few images would hardly show any difference."
+        found = " So few images would hardly show any difference at the p that the correction requires."
     else:
         found = f" Four of five such audits would have found a true value of {written(least)}."
     excluded = row.get("equivalence_q")
@@ -97,7 +97,8 @@ def reaches_parity(row: Row) -> str:
     """Return what to say of a claim whose interval, once adjusted for the picking, holds no difference; or nothing."""
     none = 1.0 if row.get("metric") == "impact_ratio" else 0.0
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
-    return " Its interval, adjusted for the picking, reaches no difference." if low <= none <= high else ""
+    picked = " The evidence is q: the interval is wider, since the strongest was picked, and reaches no difference."
+    return picked if low <= none <= high else ""
 
 
 def finding_of(

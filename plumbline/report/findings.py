@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from plumbline.catalog.schema import row_ids
 from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
+from plumbline.report.numbers import confidence, count, interval
 from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import checked
 from plumbline.statistics.multiplicity import q_values, widened_intervals
@@ -91,18 +94,45 @@ def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Read
     if told in (0, len(places)):
         return table, reading
     selection = Selection(told, len(places), corrected)
+    low, high = _widened(table[places], selection, reading)
+    ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
+    ends[0][places], ends[1][places] = low, high
+    widened = table.with_columns(pl.Series("ci_low", ends[0]), pl.Series("ci_high", ends[1]))
+    return widened, replace(reading, selection=selection)
+
+
+def _widened(rows: pl.DataFrame, selection: Selection, reading: Reading) -> NDArray[np.float64]:
+    """Return the (2, m) ends of intervals, adjusted for the selection."""
     limits = {traits.name: traits.bounds for each in family_descriptions().values() for traits in each.metrics}
-    rows = table[places]
-    low, high = widened_intervals(
+    return widened_intervals(
         *(rows[name].to_numpy() for name in ("value", "ci_low", "ci_high")),
         bounds=[limits.get(name, (-np.inf, np.inf)) for name in rows["metric"]],
         confidence=reading.confidence,
         wanted=selection.level(reading.confidence),
     )
-    ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
-    ends[0][places], ends[1][places] = low, high
-    widened = table.with_columns(pl.Series("ci_low", ends[0]), pl.Series("ci_high", ends[1]))
-    return widened, replace(reading, selection=selection)
+
+
+def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
+    """Say which interval a row of a metric table would have if it had been picked for a finding, and of how many.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The whole metric table: how many rows findings are picked from follows from it.
+    name : str
+        Of the row, see `plumbline.catalog.schema.row_id`.
+    """
+    selection = as_picked(checked(table), reading)[1].selection
+    if selection is None:
+        return "Nothing is picked here: its interval needs no adjustment."
+    row = table.filter(row_ids(table).alias("row_id") == name)
+    (low,), (high,) = _widened(row, selection, reading).tolist()
+    ends = f"{confidence(reading.confidence)} CI {interval(low, high)}"
+    level = confidence(round(selection.level(reading.confidence), 5))
+    return (
+        f"Picked for a finding it would have the FCR-adjusted {ends}: {count(selection.told)} findings are told of "
+        f"{count(selection.rows)} rows, so that the interval is one of {level}."
+    )
 
 
 def findings_table(metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12) -> pl.DataFrame:

@@ -206,6 +206,8 @@ class ReportInputs:
         Columns of `plumbline.metrics.paired.factors.EFFECT_SCHEMA`.
     published : DataFrame or None
         Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
+    reproduction : DataFrame or None
+        Columns of `plumbline.config.reproduction.REPRODUCTION_SCHEMA`.
     lvlms : tuple of LvlmSummary
         Generative models, in the order in which the report shows them.
     language : mapping of str to DataFrame
@@ -229,6 +231,7 @@ class ReportInputs:
     geometry: pl.DataFrame | None = None
     effects: pl.DataFrame | None = None
     published: pl.DataFrame | None = None
+    reproduction: pl.DataFrame | None = None
     transfer: pl.DataFrame | None = None
     lvlms: tuple[LvlmSummary, ...] = ()
     language: Mapping[str, pl.DataFrame] = field(default_factory=dict)

@@ -79,6 +79,10 @@ def suite_title(suite: str) -> str:
     titles = {
         "crime": f"crime and non-human, top-1 of {len(load_suite('crime').candidates)} labels",
         "crime_pooled": "crime against non-human, each pooled",
+        "crime_words": "crime words one by one",
+        "communion_photo": "communion, as `photo of a`",
+        "agency_photo": "agency, as `photo of a`",
+        "perception_words": "words of social perception without a template",
         "trident": "Trident, single attribute",
         "trident_mixed": "Trident, mixed attributes",
         "trident_composite": "Trident, composite labels as candidates",

@@ -16,6 +16,7 @@ from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.maxima import Scale, Spread, beyond_chance, bias_reason, deviation_ci, max_min_ci
 from plumbline.statistics.permutation import p_value
+from plumbline.statistics.power import detectable_gap
 
 _PARITY = {"difference": 0.0, "ratio": 1.0, "deviation": 0.0}
 
@@ -75,7 +76,8 @@ def group_gap(
     replicates = np.concatenate([series.resampled_means(block) for block in weights])[:, present]
     gap, bias = _estimate(means, replicates, kind, clusters=int(series.n[present].min()), confidence=confidence)
     permutation, parity = ClusterPermutation.of(*np.nonzero(series.sizes)[::-1]), _PARITY[kind]
-    chance = _gaps(_permuted_means(series, permutation, permutations, rng)[:, present], kind)
+    permuted = _permuted_means(series, permutation, permutations, rng)[:, present]
+    chance = _gaps(permuted, kind)
     p, note = max(p_value(value, chance), permutation.least_gap_p), None
     few = relabelling_reason(permutation.least_gap_p, confidence)
     if p > 1 - confidence and not np.isnan(gap.ci_low):
@@ -85,7 +87,15 @@ def group_gap(
         least = parity + beyond_chance(value - parity, chance - parity, scale=scale, confidence=confidence)
         gap = replace(gap, ci_low=max(parity, least))
     reasons = joined(few, gap.reason, bias_reason(gap, bias), note)
-    return of_clusters(replace(gap, value=value, p=p, reason=reasons), n)
+    detectable = detectable_gap(
+        permuted,
+        lambda draws: _gaps(draws, kind),
+        apart=(apart := int(permuted.std(axis=0).argmax())),
+        units=int(series.n[present][apart]),
+        parity=parity,
+        least_p=permutation.least_gap_p,
+    )
+    return of_clusters(replace(gap, value=value, p=p, reason=reasons, detectable=detectable), n)
 
 
 def _estimate(

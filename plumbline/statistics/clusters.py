@@ -19,27 +19,29 @@ The bench holds means of skewed scores at 94% from 35 sets on, and in 91-93% of 
 
 
 def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
-    """Return the cluster of each image, which is its `set_id`, or None where no set has two images.
+    """Return the cluster of each row, which is its `set_id`, or None where no set has two rows and no image has.
 
     Parameters
     ----------
     records : DataFrame
-        With a column `set_id` where the dataset has sets; an image without one is a cluster of its own.
+        With a column `set_id` where the dataset has sets. The rows of an image without one, such as a photograph that
+        is listed in two scenes, are a cluster of their own.
 
     Returns
     -------
     (n,) int64 or None
         0 .. clusters - 1, in the order of their names.
     """
-    if "set_id" not in records.columns:
-        return None
-    set_ids = records["set_id"].cast(pl.String)
-    known = set_ids.drop_nulls()
-    if known.n_unique() == len(known):
+    has_sets, has_ids = "set_id" in records.columns, "image_id" in records.columns
+    sets = records["set_id"].cast(pl.String) if has_sets else pl.Series("set_id", [None] * records.height, pl.String)
+    known, alone = sets.drop_nulls(), records.filter(sets.is_null())
+    listed_once = not has_ids or alone["image_id"].n_unique() == alone.height
+    if known.n_unique() == len(known) and listed_once:
         return None
     row = pl.int_range(pl.len()).cast(pl.String)
-    name = pl.when(set_ids.is_null()).then("alone " + row).otherwise("set " + set_ids)
-    return set_ids.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    itself = row if listed_once else pl.lit(records["image_id"].cast(pl.String))
+    name = pl.when(sets.is_null()).then("alone " + itself).otherwise("set " + sets)
+    return sets.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
 
 
 def few_clusters_reason(clusters: NDArray[np.int64] | None) -> Reason | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.reasons import Reason, Reasons, joined
+from plumbline.statistics.power import COLUMNS, Detectable
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Estimate:
         None where nothing was tested, nan where it could not be.
     reason : tuple of Reason
         Why something is undefined, or what to know about the interval.
+    detectable : Detectable or None
+        What the test of p can find; None where that is not computed.
     """
 
     value: float
@@ -34,6 +37,7 @@ class Estimate:
     n: int | None = None
     p: float | None = None
     reason: Reasons = ()
+    detectable: Detectable | None = None
 
     def columns(self, *reasons: Reason | Reasons | None) -> dict[str, Any]:
         """Return the columns of a metric row; the given reasons come before its own."""
@@ -44,6 +48,7 @@ class Estimate:
             "p": self.p,
             "n": self.n,
             "reason": joined(*reasons, self.reason),
+            **(dict(zip(COLUMNS, self.detectable)) if self.detectable else {}),
         }
 
 
@@ -60,6 +65,8 @@ class EstimateArray:
         None where nothing was tested, nan where it could not be.
     reason : sequence of tuple of Reason
         One per entry, in C order; empty if no entry has any.
+    detectable : sequence of Detectable
+        Likewise.
     """
 
     value: NDArray[np.float64]
@@ -68,6 +75,7 @@ class EstimateArray:
     n: NDArray[np.int64] | None = None
     p: NDArray[np.float64] | None = None
     reason: Sequence[Reasons] = ()
+    detectable: Sequence[Detectable] = ()
 
     def __len__(self) -> int:
         return len(self.value)
@@ -86,4 +94,5 @@ class EstimateArray:
             n=None if self.n is None else int(self.n[index]),
             p=None if self.p is None else float(self.p[index]),
             reason=self.reason[place] if self.reason else (),
+            detectable=self.detectable[place] if self.detectable else None,
         )

@@ -96,6 +96,7 @@ def estimate_disparity(
     least_p: float = 0.0,
     clusters: int | None = None,
     errors: Callable[[], LevelErrors | None] | None = None,
+    chance: NDArray[np.float64] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """Estimate a disparity of a table of counts with its confidence interval and permutation p.
@@ -123,11 +124,14 @@ def estimate_disparity(
         Number of clusters, where these were resampled: t quantiles with one degree of freedom less.
     errors : callable, optional
         Gives the `level_errors` of the same draws, where several statistics share them.
+    chance : (r,) float, optional
+        The value of `permuted`, where it is known.
     """
     value = float(disparity.value(table[None])[0])
     if np.isnan(value):
         return Estimate(value, np.nan, np.nan, p=np.nan)
-    replicates, chance = disparity.value(resampled), disparity.value(permuted)
+    replicates = disparity.value(resampled)
+    chance = disparity.value(permuted) if chance is None else chance
     left_out = jackknife_tables(table, disparity.value) if jackknife is None else jackknife(disparity.value)
     estimate = bca(value, replicates, acceleration=float(left_out.acceleration), confidence=confidence)
     inverted = disparity.scale == "ratio"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,6 +72,9 @@ _FEWEST = 50
 _MISFIT = 0.95, 3.0
 """Anderson-Darling statistic above which a tail is no generalised Pareto: 5% of true ones, of 50 to 250 draws; and of a
 tail that ends, 1%, since an exponential one that takes its place errs upwards."""
+_CURVED = 1e-6
+"""A shape below this is that of an exponential tail."""
+_FEW_BEYOND = 5
 REACH = 100
 """A tail tells p down to this part of the smallest p that the draws themselves can give."""
 
@@ -116,17 +120,59 @@ def tail_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]:
 
 def _fitted_tail(value: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probability of more than (m,) values in the tails of (m, k + 1) largest draws; nan if not Pareto."""
-    k = top.shape[1] - 1
-    threshold = (top[:, 0] + top[:, 1]) / 2
-    excess = top[:, 1:] - threshold[:, None]
-    first = excess.mean(axis=1)
-    second = 2 * (excess * np.arange(k) / (k - 1)).mean(axis=1) - first
-    varies = second > SLACK * np.maximum(1.0, np.abs(threshold))
-    ratio = np.divide(first, second, out=np.full(len(top), 2.0), where=varies)
-    misfit = _anderson_darling(excess, 2 - ratio, first * (ratio - 1))
-    fits = varies & (misfit <= np.where(ratio > 2, _MISFIT[1], _MISFIT[0]))
-    shape, scale = np.maximum(2 - ratio, 0.0), np.where(ratio > 2, first, first * (ratio - 1))
-    return np.where(fits, np.exp(_log_survival(value - threshold, shape, scale)), np.nan)
+    tail = _Tail.fitted(top)
+    return np.where(tail.fits, np.exp(_log_survival(value - tail.threshold, tail.shape, tail.scale)), np.nan)
+
+
+class _Tail(NamedTuple):
+    """Generalised Pareto tails above thresholds, (m,) each, and whether they fit."""
+
+    threshold: NDArray[np.float64]
+    shape: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+
+    @classmethod
+    def fitted(cls, top: NDArray[np.float64]) -> _Tail:
+        """Fit the tails of (m, k + 1) largest draws, ascending; the first lies below the threshold."""
+        k = top.shape[1] - 1
+        threshold = (top[:, 0] + top[:, 1]) / 2
+        excess = top[:, 1:] - threshold[:, None]
+        first = excess.mean(axis=1)
+        second = 2 * (excess * np.arange(k) / (k - 1)).mean(axis=1) - first
+        varies = second > SLACK * np.maximum(1.0, np.abs(threshold))
+        ratio = np.divide(first, second, out=np.full(len(top), 2.0), where=varies)
+        misfit = _anderson_darling(excess, 2 - ratio, first * (ratio - 1))
+        fits = varies & (misfit <= np.where(ratio > 2, _MISFIT[1], _MISFIT[0]))
+        shape, scale = np.maximum(2 - ratio, 0.0), np.where(ratio > 2, first, first * (ratio - 1))
+        return cls(threshold, shape, scale, fits)
+
+
+def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return what a value must exceed for its p among (r,) draws to be at most each of the levels.
+
+    Where p counts draws, fewer than five are taken from their fitted tail, which varies less. nan where no value has so
+    small a p, see `tail_p_values`.
+    """
+    ordered, r = np.sort(draws), len(draws)
+    longest, critical = int(_TAILS[0] * r), np.full(len(levels), np.nan)
+    fitted: tuple[float, ...] | None = None
+    if longest >= _FEWEST and np.isfinite(ordered[-1]):
+        for k in (int(share * r) for share in _TAILS):
+            tail = _Tail.fitted(ordered[None, -k - 1 :]) if k >= _FEWEST else None
+            if tail is not None and tail.fits[0]:
+                fitted = (k, *(float(each[0]) for each in tail[:3]))
+                break
+    for i, level in enumerate(levels):
+        beyond = int(level * (r + 1) + 1e-9)
+        if beyond >= _FEW_BEYOND or (fitted is None and beyond):
+            critical[i] = ordered[-beyond]
+        elif fitted is not None and level >= 1 / (REACH * (1 + r)):
+            inside, threshold, shape, scale = fitted
+            logs = float(np.log(inside / r / level))
+            critical[i] = threshold + scale * (logs if shape <= _CURVED else np.expm1(shape * logs) / shape)
+            critical[i] = critical[i] if beyond else max(critical[i], ordered[-1])
+    return critical
 
 
 def _log_survival(
@@ -134,7 +180,7 @@ def _log_survival(
 ) -> NDArray[np.float64]:
     """Return the log of the probability of more under the generalised Pareto distribution, elementwise."""
     steps = excess / np.maximum(scale, 1e-300)
-    curved = np.abs(shape) > 1e-6
+    curved = np.abs(shape) > _CURVED
     inside = np.maximum(shape * steps, -1 + 1e-12)
     return np.where(curved, -np.log1p(inside) / np.where(curved, shape, 1.0), -steps)
 

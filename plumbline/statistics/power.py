@@ -1,29 +1,37 @@
 """Power of tests: the smallest difference that 80% of audits of the same size would find.
 
-The alternative is one group apart from the others, at the pooled rate that was observed; the group is the smallest
+The alternative is one group apart from the others, at the pooled level that was observed; the group is the smallest
 that is not flagged as small, so that the same difference of a larger group would be found more often. Power is
-computed at two levels of p (`LEVELS`) beside the row; which p an audit requires is known when all its rows are there
-(`required_p`), and `value_at` carries the value over. Cohen (1988), Statistical Power Analysis, ch. 1, 2 and 6.
+computed at some levels of p (`LEVELS`) beside the row; which p an audit requires is known when all its rows are there
+(`required_p`), and `value_at` carries the value over. Cohen (1988), Statistical Power Analysis, ch. 1, 2, 6 and 8.
+
+A test that compares with draws finds a difference where four in five values of the alternative lie beyond what the
+draws require; below the floor of their number that is where their fitted tail, from which the test takes its p, has
+that p. The alternative is made of the first draws, moved by a few differences; between these is interpolated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.statistics.permutation import critical_values
+
 POWER = 0.8
 """Share of audits that would find the difference."""
-LEVELS = (0.05, 0.002)
+LEVELS = (0.05, 0.002, 1e-4, 1e-5)
 """Two-sided levels at which power is computed: of a test alone, and of one among many."""
+COLUMNS = ("detectable_05", "detectable_002", "detectable_0001", "detectable_00001")
+"""The columns of the metric table for these."""
 LEAST_EVENTS = 5.0
 """Expected events of every group, and images without, below which no ratio of rates is told as detectable."""
-_SHIFTS = np.array([2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 8, 9, 10, 12])
+_SHIFTS = np.array([0, 2, 2.8, 3.6, 4.5, 5.5, 7, 9, 12])
 """Differences that are tried, in standard errors."""
 _DRAWS = 400
-_LEAST_BEYOND = 5
 
 
 class Detectable(NamedTuple):
@@ -31,68 +39,200 @@ class Detectable(NamedTuple):
 
     at_05: float = np.nan
     at_002: float = np.nan
+    at_0001: float = np.nan
+    at_00001: float = np.nan
 
 
 def detectable_value(
-    permuted: NDArray[np.int64],
-    statistic: Callable[[NDArray[Any]], NDArray[np.float64]],
+    counts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    statistic: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]],
     *,
     apart: int,
     parity: float = 0.0,
     ratio: bool = False,
+    least_p: float = 0.0,
+    clusters: int | None = None,
+    null: NDArray[np.float64] | None = None,
 ) -> Detectable:
     """Return the smallest value that a permutation test of counts finds where one group is apart from the others.
 
-    The permuted tables are those that the test compares with. A table of the alternative is a permuted one whose rates
+    The permuted counts are those that the test compares with. Counts of the alternative are permuted ones whose rates
     are moved, with deviations scaled to the binomial variance of the new rates: clusters, strata and events of the
-    same images keep the dependence that the permutations have. Simulated power is 76-84% (tests/statistics).
+    same images keep the dependence that the permutations have. How many audits find what is told is simulated in
+    benchmarks/calibration/power.py.
 
     Parameters
     ----------
-    permuted : (r, e + 1, g) int
-        Counts of e events and, last, group sizes, as if groups did not differ.
+    counts : (r, e, g) int
+        Counts of e events, as if groups did not differ. All events are moved, each by as many of its standard errors.
+    sizes : (r, e, g) or (r, 1, g) int
+        Group sizes.
     statistic : callable
-        (k, e + 1, g) to (k,).
+        Of counts and sizes of k tables to (k,).
     apart : int
         The group that is apart: above the others where the pooled rate is at most one half, otherwise below.
     parity : float
         The statistic's value without differences: 0, or 1 for a ratio of the smaller to the larger.
     ratio : bool
         Whether the statistic is of ratios of rates: nan then where a group would have fewer than `LEAST_EVENTS`.
+    least_p : float
+        How small p can become at all.
+    clusters : int, optional
+        Clusters whose blocks are dealt out: a difference between groups then widens what the test compares with.
+    null : (r,) float, optional
+        The statistic of `counts`, where it is known.
 
     Returns
     -------
     Detectable
         nan where fewer audits find even a difference of 12 standard errors, or the largest that the pooled rate
-        allows; `at_002` is nan as well with fewer than 2,499 permutations.
+        allows, and at levels that p cannot reach.
     """
-    null = np.sort(_scaled(statistic(permuted), parity))
-    null = null[~np.isnan(null)]
-    size, total = permuted[0, -1].astype(np.float64), float(permuted[0, -1].sum())
-    pooled = permuted[0, :-1].sum(axis=-1) / total
-    if not len(null) or not ((pooled > 0) & (pooled < 1)).all():
+    size, e = sizes[0].astype(np.float64), counts.shape[1]
+    total = size.sum(axis=-1)
+    pooled, share = counts[0].sum(axis=-1) / np.maximum(total, 1), size[:, apart] / np.maximum(total, 1)
+    varies = (pooled > 0) & (pooled < 1) & (share > 0) & (share < 1)
+    if not varies.any():
         return Detectable()
-    others = 1 - size[apart] / total
-    error = (permuted[:, :-1, apart] / np.maximum(permuted[:, -1:, apart], 1)).std(axis=0) / others
-    shift = _SHIFTS[:, None] * error * np.where(pooled <= 0.5, 1.0, -1.0)
-    rates = np.repeat((pooled - shift * (1 - others))[..., None], len(size), axis=-1)
-    rates[..., apart] = pooled + shift * others
-    least = LEAST_EVENTS / size if ratio else 0.0
-    rates = rates[((rates >= least) & (rates <= 1 - least)).all(axis=(-2, -1))]
-    if not len(rates):
+    error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / np.where(varies, 1 - share, 1.0)
+    step = error * varies * np.where(pooled <= 0.5, 1.0, -1.0) / np.sqrt(e)
+
+    def moved(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (k, e, g) rates at these shifts."""
+        by = shifts[:, None] * step
+        rates = np.repeat((pooled - by * share)[..., None], size.shape[1], axis=-1)
+        rates[..., apart] = pooled + by * (1 - share)
+        return rates
+
+    least = LEAST_EVENTS / np.maximum(size, 1e-9) if ratio else np.zeros(1)
+    tried = np.linspace(0, _SHIFTS[-1], 241)
+    rates = moved(tried)
+    possible = np.asarray((np.minimum(rates, 1 - rates) >= least - 1e-12).all(axis=(-2, -1)))
+    if not possible[:2].all():
         return Detectable()
-    values = _scaled(statistic(_with_sizes(rates * size, size)), parity)
-    drawn = permuted[:_DRAWS].astype(np.float64)
-    sizes, deviation = drawn[:, -1:], drawn[:, :-1] - drawn[:, -1:] * pooled[:, None]
-    spread = np.sqrt(rates * (1 - rates) / (pooled * (1 - pooled))[:, None])[:, None]
-    tables = _with_sizes(np.clip(sizes * rates[:, None] + deviation * spread, 0, sizes), sizes)
-    found = _scaled(statistic(tables.reshape(-1, *drawn.shape[1:])), parity).reshape(len(rates), -1)
-    return Detectable(*(_unscaled(_crossing(found, values, _critical(null, level)), parity) for level in LEVELS))
+    shifts = np.unique(np.minimum(_SHIFTS, tried[possible].max()))
+    rates = moved(shifts)
+    drawn, of = counts[:_DRAWS].astype(np.float64), sizes[:_DRAWS].astype(np.float64)
+    variance = np.where(varies, pooled * (1 - pooled), np.inf)
+    spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance[:, None])[:, None]
+    tables = np.clip(of * rates[:, None] + (drawn - of * pooled[:, None]) * spread, 0, of)
+    of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
+    found = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
+    values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
+    null = statistic(counts, sizes) if null is None else null
+    wider: ArrayLike = 1.0
+    if clusters is not None:
+        wider = _widened(shifts / np.sqrt(e), groups=size.shape[1], units=clusters)
+    return detectable_of(null, found, values, parity=parity, least_p=least_p, wider=wider)
 
 
-def _with_sizes(events: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (..., e, g) counts with group sizes below them, (..., e + 1, g)."""
-    return np.concatenate([events, np.broadcast_to(sizes, (*events.shape[:-2], 1, events.shape[-1]))], axis=-2)
+def detectable_gap(
+    means: NDArray[np.float64],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    *,
+    apart: int,
+    units: int,
+    parity: float = 0.0,
+    least_p: float = 0.0,
+) -> Detectable:
+    """Return the smallest value that a permutation test of group means finds where the mean of one group is higher.
+
+    Parameters
+    ----------
+    means : (r, g) float
+        As if groups did not differ.
+    statistic : callable
+        (k, g) to (k,), at least `parity`.
+    apart : int
+        The group that is apart.
+    units : int
+        Images or clusters of this group.
+    parity, least_p : float
+        As in `detectable_value`; a parity of 1 is here that of a ratio of the larger to the smaller.
+    """
+    centre = means.mean(axis=0)
+    step = np.zeros(len(centre))
+    step[apart] = means[:, apart].std() / np.sqrt(1 - 1 / len(centre))
+    shifts = _SHIFTS[:, None] * step
+    found = statistic((means[:_DRAWS] + shifts[:, None]).reshape(-1, len(centre))).reshape(len(shifts), -1)
+    values = statistic(np.full(len(centre), centre.mean()) + shifts)
+    wider = _widened(_SHIFTS, groups=len(centre), units=units)
+    told = detectable_of(statistic(means) - parity, found - parity, values - parity, least_p=least_p, wider=wider)
+    return Detectable(*(value + parity for value in told))
+
+
+def detectable_by_f(information: float, *, groups: int, df: float) -> Detectable:
+    """Return the difference of one mean from the others that an F test of equal means finds.
+
+    Parameters
+    ----------
+    information : float
+        The test's noncentrality at a difference of 1.
+    groups : int
+    df : float
+        Degrees of freedom of the denominator; the numerator has groups - 1.
+    """
+    if not information > 0 or not df > 0:
+        return Detectable()
+    # Of many degrees of freedom a fraction changes nothing.
+    needed = _noncentralities(groups - 1, float(df) if df < 100 else float(round(df)))
+    return Detectable(*(float(np.sqrt(each / information)) for each in needed))
+
+
+@lru_cache(maxsize=256)
+def _noncentralities(numerator: int, denominator: float) -> tuple[float, ...]:
+    """Return the noncentralities at which `POWER` of F tests reject at `LEVELS`."""
+    from scipy.special import fdtri, ncfdtrinc
+
+    critical = (float(fdtri(numerator, denominator, 1 - level)) for level in LEVELS)
+    return tuple(float(ncfdtrinc(numerator, denominator, 1 - POWER, f)) for f in critical)
+
+
+def detectable_of(
+    null: NDArray[np.float64],
+    found: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    parity: float = 0.0,
+    least_p: float = 0.0,
+    wider: ArrayLike = 1.0,
+) -> Detectable:
+    """Return the true values at which `POWER` of what a test finds is beyond what each level requires.
+
+    Parameters
+    ----------
+    null : (r,) float
+        What the test compares with; nan is as extreme as can be.
+    found : (s, d) float
+        Values that tests meet, by shift away from the null; nan is found by none.
+    values : (s,) float
+        The true value at each shift.
+    parity, least_p : float
+        As in `detectable_value`.
+    wider : (s,) float
+        By which factor the test requires more at each shift than without one.
+    """
+    sign = 1.0 if parity == 0 else -1.0
+    null, found = np.where(np.isnan(null), np.inf, sign * null), np.where(np.isnan(found), -np.inf, sign * found)
+    critical = critical_values(null, LEVELS)
+    # On the logarithmic scale ratios are near normal.
+    exceeded, true = _scaled(sign * np.quantile(found, 1 - POWER, axis=-1), parity), _scaled(values, parity)
+    told = np.full(len(LEVELS), np.nan)
+    for i, needed in enumerate(_scaled(sign * critical, parity)):
+        beyond = np.maximum.accumulate(exceeded - needed * wider)
+        if LEVELS[i] >= least_p and beyond[-1] > 1e-12:
+            told[i] = np.interp(1e-12, beyond, true)
+    return Detectable(*_unscaled(told, parity).tolist())
+
+
+def _widened(shifts: NDArray[np.float64], *, groups: int, units: int) -> NDArray[np.float64]:
+    """Return by which factor permuted means spread more if one of them is apart by so many standard errors.
+
+    Its values then differ from the others, and permutations mix them: of g groups of `units` values the variance within
+    a cluster rises by the squared difference over g, and a standard error squared is that variance over `units`.
+    """
+    return np.asarray(np.sqrt(1 + shifts**2 / (groups * units)))
 
 
 def _scaled(value: ArrayLike, parity: float) -> NDArray[np.float64]:
@@ -101,29 +241,8 @@ def _scaled(value: ArrayLike, parity: float) -> NDArray[np.float64]:
         return np.log1p(value) if parity == 0 else -np.log(value)
 
 
-def _unscaled(value: float, parity: float) -> float:
-    return float(np.expm1(value) if parity == 0 else np.exp(-value))
-
-
-def _critical(null: NDArray[np.float64], level: float) -> float:
-    """Return what a statistic must exceed for p = (1 + as extreme) / (1 + r) to be at most `level`; nan if unknown."""
-    beyond = int(level * (len(null) + 1))
-    return float(null[-beyond]) if beyond >= _LEAST_BEYOND else float("nan")
-
-
-def _crossing(found: NDArray[np.float64], values: NDArray[np.float64], critical: float) -> float:
-    """Return the value at which the share of `found` (shifts, draws) above `critical` reaches `POWER`."""
-    from scipy.special import ndtri
-
-    share = np.maximum.accumulate((found > critical + 1e-12).mean(axis=-1))
-    if np.isnan(critical) or share[-1] < POWER:
-        return float("nan")
-    at = int(np.argmax(share >= POWER))
-    if at == 0:
-        return float(values[0])
-    least = 0.5 / found.shape[-1]
-    below, above = ndtri(np.clip(share[[at - 1, at]], least, 1 - least))
-    return float(values[at - 1] + (ndtri(POWER) - below) / (above - below) * (values[at] - values[at - 1]))
+def _unscaled(value: NDArray[np.float64], parity: float) -> NDArray[np.float64]:
+    return np.asarray(np.expm1(value) if parity == 0 else np.exp(-value))
 
 
 def effect_size(level: ArrayLike) -> NDArray[np.float64]:
@@ -133,24 +252,31 @@ def effect_size(level: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(ndtri(1 - np.asarray(level, np.float64) / 2) + ndtri(POWER))
 
 
-def value_at(level: ArrayLike, first: ArrayLike, second: ArrayLike, *, parity: float = 0.0) -> NDArray[np.float64]:
+def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDArray[np.float64]:
     """Return the values that are found at levels of p, given those found at `LEVELS`.
 
     On the scale of log(1 + value), or -log(value) for a ratio with parity 1, they are taken for a power of
-    `effect_size`: the first where a test compares two numbers with a normal error, a lower one where it takes the
-    largest of many differences.
+    `effect_size` between two levels and beyond the last: the first power where a test compares two numbers with a
+    normal error, a lower one where it takes the largest of many differences.
 
     Parameters
     ----------
-    level, first, second : (...) float
-        Where `second` is nan the first power is taken.
+    level : (...) float
+    found : (..., 4) float
+        nan from some level on: none is found at that level or a stricter one. Between it and the level before, the
+        power is that of the two levels before.
     """
-    one, two = _scaled(first, parity), _scaled(second, parity)
-    wanted, at_first, at_second = effect_size(level), *effect_size(LEVELS)
+    wanted, known = np.log(effect_size(level)), np.log(effect_size(LEVELS))
     with np.errstate(divide="ignore", invalid="ignore"):
-        power = np.log(two / one) / np.log(at_second / at_first)
-        value = one * (wanted / at_first) ** np.where(np.isfinite(power), power, 1.0)
-    return np.asarray(np.expm1(value) if parity == 0 else np.exp(-value))
+        logs = np.log(_scaled(found, parity))
+    logs = np.broadcast_to(logs, (*wanted.shape, len(LEVELS)))
+    value = logs[..., 0] + wanted - known[0]
+    for i in range(len(LEVELS) - 1):
+        slope = (logs[..., i + 1] - logs[..., i]) / (known[i + 1] - known[i])
+        before = (logs[..., i] - logs[..., max(i - 1, 0)]) / (known[i] - known[i - 1]) if i else np.ones(wanted.shape)
+        slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[i + 1], before, np.nan))
+        value = np.where(wanted > known[i] + 1e-12, logs[..., i] + slope * (wanted - known[i]), value)
+    return np.where(np.isnan(wanted), np.nan, _unscaled(np.exp(value), parity))
 
 
 def required_p(p: ArrayLike, *, level: float = 0.05) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
-"""Counts of groups among the top of a ranking: bootstrap, jackknife and what chance gives."""
+"""Counts of groups among the top of a ranking: bootstrap, jackknife and what chance gives; overlap of two rankings."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -392,3 +393,43 @@ def null_top_counts(sizes: tuple[int, ...], k: int, *, permutations: int, seed: 
     drawn = rng.multivariate_hypergeometric(list(sizes), k, size=permutations, method="marginals")
     drawn.flags.writeable = False
     return drawn
+
+
+def rank_biased_overlap(first: Sequence[Hashable], second: Sequence[Hashable], *, p: float = 0.9) -> float:
+    """Return the extrapolated rank-biased overlap of two lists of any length (Webber, Moffat and Zobel 2010, eq. 32).
+
+    The expected overlap of the two heads down to which a reader goes who stops after each rank with probability 1 - p,
+    taking what lies beyond the lists to agree as far as what was seen.
+
+    Parameters
+    ----------
+    first, second : sequence
+        Distinct items, the first ranked first.
+    p : float
+        In (0, 1): how deep the reader goes; with 0.9 the first ten ranks carry 86% of the weight.
+
+    Returns
+    -------
+    float
+        In [0, 1]: 0 without a common item, 1 for equal lists; nan where a list is empty.
+
+    Raises
+    ------
+    MetricError
+        If an item stands twice in a list, or p is out of range.
+    """
+    if not 0 < p < 1 or len(set(first)) < len(first) or len(set(second)) < len(second):
+        raise MetricError(
+            "a rank-biased overlap is of two lists of distinct items",
+            found=f"p = {p}, {len(first)} and {len(second)} items",
+            expected="0 < p < 1, each item once",
+        )
+    short, long = sorted((first, second), key=len)
+    if not short:
+        return float("nan")
+    s, n = len(short), len(long)
+    depths = np.arange(1, n + 1)
+    common = np.array([len({*short[:d]} & {*long[:d]}) for d in range(1, n + 1)], dtype=np.float64)
+    beyond = np.where(depths > s, common[s - 1] * (depths - s) / (s * depths), 0.0)
+    seen = float(((common / depths + beyond) * p**depths).sum())
+    return (1 - p) / p * seen + float((common[n - 1] - common[s - 1]) / n + common[s - 1] / s) * p**n

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import io
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from plumbline.errors import StorageError
 
 # Not in the standard library; Linux alone has it.
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
+_HOUR_S = 3600.0
 
 
 def commit_bytes(path: UPath, data: bytes) -> None:
@@ -85,6 +88,23 @@ def _commit_local(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def sweep(root: UPath, *, now: float) -> int:
+    """Remove what a process left unfinished below a folder when it was killed; return how many files that were.
+
+    Files of the last hour stay: another process may be writing them.
+    """
+    if root.protocol not in ("", "file"):
+        return 0
+    left = [path for path in Path(str(root)).rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
+    swept = 0
+    for path in left:
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < now - _HOUR_S:
+                path.unlink()
+                swept += 1
+    return swept
 
 
 def _commit_remote(path: UPath, data: bytes) -> None:

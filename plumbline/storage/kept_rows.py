@@ -107,6 +107,8 @@ class KeptRows:
         Of every part.
     key : str
         String column of the schema, never null.
+    added : collection of str, optional
+        Columns that parts of earlier versions lack; null there.
 
     Attributes
     ----------
@@ -120,8 +122,11 @@ class KeptRows:
         If a part has another schema: another version's rows, which belong in another folder.
     """
 
-    def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
+    def __init__(
+        self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str, added: Collection[str] = ()
+    ) -> None:
         self._root, self.schema, self._key = root, pl.Schema(schema), key
+        self._earlier = pl.Schema({name: kind for name, kind in schema.items() if name not in added})
         self._parts: list[UPath] = []
         self._keys, self.damaged = KeySet(), 0
         opened = map(self._open, sorted(root.glob(f"*{_SUFFIX}"), key=str))
@@ -180,9 +185,10 @@ class KeptRows:
 
     def _scan(self, parts: list[UPath]) -> pl.LazyFrame:
         if all(part.protocol in ("", "file") for part in parts):
-            frame = pl.scan_parquet([Path(part.path) for part in parts], glob=False)
+            paths = [Path(part.path) for part in parts]
+            frame = pl.scan_parquet(paths, glob=False, schema=self.schema, missing_columns="insert")
         else:
-            frame = register_io_source(_reader(parts), schema=self.schema, is_pure=True)
+            frame = register_io_source(_reader(parts, self.schema), schema=self.schema, is_pure=True)
         if self._repeated:
             frame = frame.unique(self._key, keep="first", maintain_order=True)
         return frame
@@ -195,7 +201,7 @@ class KeptRows:
             self.damaged += 1
             return None
         stored_schema = pl.read_parquet_schema(io.BytesIO(data))
-        if pl.Schema(stored_schema) != self.schema:
+        if pl.Schema(stored_schema) not in (self.schema, self._earlier):
             raise StorageError(
                 "kept rows are of another schema",
                 where=path,
@@ -207,7 +213,7 @@ class KeptRows:
         return pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
 
 
-def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:
+def _reader(parts: list[UPath], schema: pl.Schema) -> Callable[..., Iterator[pl.DataFrame]]:
     """Return a source of the parts of an object store, one in memory at a time."""
 
     def read(
@@ -217,7 +223,10 @@ def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:
         for part in parts:
             if left is not None and left <= 0:
                 return
-            frame = pl.read_parquet(io.BytesIO(part.read_bytes()), columns=columns, n_rows=left)
+            frame = pl.read_parquet(io.BytesIO(part.read_bytes()), n_rows=left)
+            frame = frame.with_columns(
+                pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in frame.columns
+            ).select(columns or list(schema))
             left = None if left is None else left - frame.height
             yield frame if predicate is None else frame.filter(predicate)
 

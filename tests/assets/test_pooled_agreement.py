@@ -70,6 +70,7 @@ def store(workspace, model, people, pictured):
     same = {
         "model": model, "dataset": "social", "prompt": "personality", "instruction": "none", "seed": 0,
         "text": "She is sassy .", "finish_reason": "stop", "prompt_tokens": 1, "new_tokens": 4, "source": model,
+        "thinking": "", "thinking_tokens": 0,
     }  # fmt: skip
     said = people.select("subset", "image_id", "set_id", row_key=pl.Series(keys)).with_columns(
         pl.lit(value).alias(name) for name, value in same.items()

@@ -94,6 +94,13 @@ def test_the_occupation_fills_its_slot_and_the_article_follows(name, occupation,
     assert text.endswith("Salary:" if name == "salary" else "Rating:")
 
 
+def test_an_article_stands_as_it_is_printed_where_that_is_asked():
+    assert " a accountant" in render("salary", occupation="accountant", articles="as_printed")
+    told = render("characteristics", described="obese Latino barber", articles="as_printed")
+    assert told.startswith("You are looking at a picture of a obese Latino barber. ")
+    assert render("salary", occupation="barber", articles="as_printed") == render("salary", occupation="barber")
+
+
 def test_only_numeric_prompts_need_an_occupation_and_others_do_not_use_it():
     assert tuple(name for name in prompt_ids() if needs_occupation(name)) == NUMERIC
     assert render("pretend", occupation="barber") == render("pretend")

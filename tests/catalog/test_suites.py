@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from plumbline.catalog import suites
-from plumbline.catalog.suites import Candidate, Suite, all_suites, all_texts, load_suite, own_texts
+from plumbline.catalog.suites import VARIANT_OF, Candidate, Suite, all_suites, all_texts, load_suite, own_texts
+from plumbline.config.entries import AuditEntry
+from plumbline.datasets.records import load_declaration
 from plumbline.recording import recording, short
 
 SUITE = Suite(
@@ -45,6 +47,25 @@ def test_where_it_was_found_and_in_which_order_events_are_listed_does_not():
 def test_suites_of_the_release_differ():
     hashes = [suite.hash for suite in all_suites()]
     assert len(set(hashes)) == len(hashes)
+
+
+@pytest.mark.parametrize("name", VARIANT_OF)
+def test_another_reading_of_a_suite_is_another_suite_and_is_asked_where_it_is_named(name):
+    variant, published = load_suite(name), load_suite(VARIANT_OF[name])
+    assert variant.hash != published.hash and variant.family == published.family
+    assert name not in AuditEntry().suites and VARIANT_OF[name] in AuditEntry().suites
+    assert AuditEntry(suites=[name]).suites == (name,)
+    pata = load_declaration("pata")
+    assert pata.filter_for(name) == pata.filter_for(VARIANT_OF[name])
+
+
+def test_the_readings_say_what_they_are_named_for():
+    assert "photo of a sincere person" in load_suite("communion_photo").texts
+    assert "photo of an egoistic person" in load_suite("communion_photo").texts
+    assert {word: load_suite("crime_words").events[word] for word in ("thief", "criminal", "suspicious_person")} == {
+        word: (word,) for word in ("thief", "criminal", "suspicious_person")
+    }
+    assert load_suite("crime_words").texts == load_suite("crime").texts
 
 
 def test_pooling_crime_is_another_suite():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -176,6 +177,63 @@ read_audit(Path({str(SHIPPED)!r})); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=SHIPPED.parent)
 
 
+_FOREIGN = {
+    "bytes": (b"title: \xff\n", "not text in UTF-8", "byte 0xff on line 1"),
+    "date": (b"title: x\nlabeller: 2026-13-45\n", "not valid YAML", "this is no timestamp: '2026-13-45' at line 2"),
+    "zone": (b"title: 2001-12-14t21:59:43.10-99:00\n", "not valid YAML", "this is no timestamp"),
+    "number": (b'statistics: {seed: !!int "abc"}\n', "not valid YAML", "this is no int: 'abc' at line 1"),
+    "truth": (b"title: !!bool maybe\n", "not valid YAML", "this is no bool: 'maybe' at line 1"),
+    "digits": (b"statistics: {seed: " + b"9" * 5000 + b"}\n", "not valid YAML", "this is no int: '9999"),
+    "nesting": (b"title: " + b"[" * 200_000, "not valid YAML", "nested more than 100 levels deep at line 1"),
+    "aliases": (b"a: &a [x, x, x, x, x, x, x, x, x]\n", "not valid YAML", "more than 200,000 values"),
+    "merges": (b"a: &a {k: v}\n", "not valid YAML", "more than 200,000 values"),
+}
+
+
+@pytest.mark.parametrize("name", _FOREIGN)
+def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path, name):
+    text, said, found = _FOREIGN[name]
+    if name in ("aliases", "merges"):
+        form = b"{<<: [%s]}" if name == "merges" else b"[%s]"
+        for old, new in pairwise(b"abcdefghi"):
+            text += b"%c: &%c " % (new, new) + form % b", ".join([b"*%c" % old] * 9) + b"\n"
+    path = tmp_path / "audit.yaml"
+    path.write_bytes(text)
+    with pytest.raises(ConfigError, match=said) as refused:
+        read_audit(path)
+    assert found in refused.value.found
+
+
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [
+        ("~nosuchuser/faces", "this user has no home folder"),
+        ("foo://faces", "a folder of this machine"),
+        (" ", "expected: a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_one_is_refused_before_it_is_looked_for(tmp_path, root, said):
+    path = write(tmp_path, datasets={"f": {"reader": "fairface", "root": root}})
+    with pytest.raises(ConfigError) as refused:
+        read_audit(path)
+    assert "key datasets.f.root" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_results_are_kept_in_a_folder_or_a_known_file_system(tmp_path):
+    assert read_audit(write(tmp_path, storage={"root": "memory://lake"})).storage.root == "memory://lake"
+    with pytest.raises(ConfigError, match="did you mean `memory`"):
+        read_audit(write(tmp_path, storage={"root": "memry://lake"}))
+
+
+def test_control_characters_are_refused_where_they_stand(tmp_path):
+    path = write(tmp_path, title="a\x1b[31mb", datasets={"f": {"reader": "fairface", "root": "a\0b"}})
+    with pytest.raises(ConfigError) as refused:
+        read_audit(path)
+    assert "key title\n      found:    the control character '\\x1b'" in str(refused.value)
+    assert "key datasets.f.root\n      found:    the control character '\\x00'" in str(refused.value)
+
+
 def test_an_absent_file_is_said(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_audit(tmp_path / "none.yaml")
@@ -308,3 +366,26 @@ def test_mitigations_are_all_or_those_that_are_named(tmp_path):
 def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
     audit = read_audit(write(tmp_path, mitigations=None, audit=[{}]))
     assert not any(METHODS[settings.method].trains for settings in audit.mitigations.values())
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"fit_on": "fairfaces"}, r"key mitigations\.array\.fit_on[\s\S]*did you mean `fairface`"),
+        ({"fit_on": "utkface"}, r"key audit\.0\.mitigations\.0[\s\S]*something about `utkface` too"),
+    ],
+)
+def test_a_dataset_that_a_mitigation_is_fitted_on_is_one_whose_images_are_embedded(tmp_path, entry, said):
+    content = yaml.safe_load(SHIPPED.read_text())
+    content["mitigations"] = {"array": {"method": "prompt_array", **entry}}
+    content["audit"] = [
+        {"encoders": ["small-bazaar-3k"], "datasets": ["pata"], "suites": ["crime"], "mitigations": ["array"]},
+        {"encoders": ["small-bazaar-3k"], "datasets": ["fairface"], "suites": ["crime"], "mitigations": []},
+    ]
+    path = tmp_path / "audit.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=said):
+        read_audit(path)
+    content["mitigations"]["array"]["fit_on"] = "fairface"
+    path.write_text(yaml.safe_dump(content))
+    assert read_audit(path).fitted_on == {("fairface", "small-bazaar-3k")}

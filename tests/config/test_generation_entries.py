@@ -96,3 +96,10 @@ def test_a_limit_is_no_part_of_what_is_audited(tmp_path):
     limited = read_audit(write(tmp_path, generation={"limit": {"rows": 7}})).digest
     assert limited == read_audit(write(tmp_path, generation={})).digest
     assert limited != read_audit(write(tmp_path, generation={"decoding": {"temperature": 0}})).digest
+
+
+def test_a_language_model_is_asked_about_no_dataset_without_occupations(tmp_path):
+    design = {**DESIGN, "prompts": ["characteristics"]}
+    audit = read_audit(write(tmp_path, generate=[{**design, "datasets": ["counterfactuals", "pata"]}]))
+    assert ("llava-bazaar", "pata") in audit.designs and ("llama-bazaar", "counterfactuals") in audit.designs
+    assert ("llama-bazaar", "pata") not in audit.designs

@@ -135,7 +135,7 @@ def mitigation(folder):
     files = checkpoint_files("mine", "local-dir:mine", project=folder, fetched=folder)
     encoder = load_encoder(files, Placement())
     audit = _audit(folder, mitigations={"less": {"method": "contrast", "attribute": "race"}})
-    work = FitContext(encoder=encoder, embed=encoder.embed_texts, rows=lambda attribute: None, seed=1)
+    work = FitContext(encoder=encoder, embed=encoder.embed_texts, rows=lambda *_, **__: None, seed=1)
     fitted = audit.mitigations["less"].fit(work)
     texts = ["a photo of a thief", "a photo of a hero"]
     before = encoder.embed_texts(texts)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from plumbline.datasets.filters import row_filter
@@ -15,6 +16,7 @@ from plumbline.datasets.pata import CAPTIONS, INDEX
 from plumbline.datasets.records import Entry, Ingested
 from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
+from plumbline.statistics.clusters import cluster_codes
 
 # Labels as they stand in pata_fairness.files.lst; addresses shortened. The sixth address is listed for two scenes.
 EXCERPT = """\
@@ -98,12 +100,20 @@ def test_an_image_may_have_any_accepted_extension_but_only_one(tmp_path: Path, j
     assert "_1.jpg, forest_indian_female_young_1.png" in ingested.quarantine["found"][0]
 
 
-def test_a_picture_listed_for_two_scenes_is_kept_in_the_first(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+def test_a_picture_listed_for_two_scenes_has_a_row_in_each(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     names = ("office_indian_male_old_5.jpg", "computer_indian_male_old_14.jpg")
     ingested = read(written(tmp_path, EXCERPT, dict.fromkeys(names, jpeg())))
-    assert ingested.records.select("path", "scene").rows() == [(f"images/{names[0]}", "office")]
-    again = ingested.quarantine.filter(path=f"images/{names[1]}").row(0, named=True)
-    assert (again["code"], again["line"], again["found"]) == ("other_context", 15, '{"scene":"computer"}')
+    assert ingested.records.select("path", "scene").rows() == [
+        (f"images/{names[0]}", "office"),
+        (f"images/{names[1]}", "computer"),
+    ]
+    assert ingested.records["image_id"].n_unique() == 1
+    # The two are one photograph: they are drawn together, and the dataset's other images alone.
+    more = pl.concat([ingested.records, ingested.records.head(2).with_columns(image_id=pl.Series(["b", "c"]))])
+    codes_of = cluster_codes(more)
+    assert codes_of is not None
+    assert codes_of[0] == codes_of[1]
+    assert len(set(codes_of)) == 3
 
 
 def test_a_picture_listed_for_two_people_is_a_conflict(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:

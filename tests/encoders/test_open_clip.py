@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.loading import declare_missing_operators
@@ -168,3 +169,35 @@ def test_the_weights_that_were_digested_are_loaded_whatever_stands_beside_them(c
     texts = ["a photo", "a face"]
     found, expected = (load_encoder(each, Placement()) for each in (files, files_of(checkpoint, tmp_path)))
     assert found.embed_texts(texts).tobytes() == expected.embed_texts(texts).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("vision_cfg.patch_size", 0, "ZeroDivisionError"),
+        ("std", [0, 0, 0], "for an image"),
+        ("mean", "x", "could not convert string to float"),
+    ],
+)
+def test_a_checkpoint_that_gives_no_numbers_is_refused_before_anything_is_embedded(
+    checkpoint, tmp_path, key, value, told
+):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    content = json.loads((copy / "open_clip_config.json").read_text())
+    if key.startswith("vision_cfg."):
+        content["model_cfg"]["vision_cfg"][key.removeprefix("vision_cfg.")] = value
+    else:
+        content.setdefault("preprocess_cfg", {})[key] = value
+    (copy / "open_clip_config.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError) as refused:
+        load_encoder(files_of(copy, tmp_path), Placement())
+    assert told in str(refused.value) and str(copy) in str(refused.value)
+
+
+def test_weights_that_are_no_number_are_refused(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    weights = load_file(copy / "open_clip_model.safetensors")
+    weights["visual.conv1.weight"][0] = float("nan")
+    save_file(weights, copy / "open_clip_model.safetensors")
+    with pytest.raises(CheckpointError, match="gives NaN or infinity"):
+        load_encoder(files_of(copy, tmp_path), Placement())

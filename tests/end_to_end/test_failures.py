@@ -52,6 +52,16 @@ def test_the_slot_of_a_run_whose_process_is_gone_is_freed_by_the_next_audit(tags
         assert instance.event_log_storage.get_concurrency_info("gpu").active_slot_count == 0
 
 
+def test_a_run_that_was_killed_before_it_started_is_closed():
+    graph = dg.Definitions([_in_the_pool]).resolve_asset_graph()
+    with dg.instance_for_test() as instance:
+        job = dg.define_asset_job("one").resolve(asset_graph=graph)
+        run = instance.create_run_for_job(job, tags={"plumbline/owner": "cli"})
+        assert run.status == dg.DagsterRunStatus.NOT_STARTED
+        assert close_orphans(instance) == 1
+        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
+
+
 def test_a_slot_of_the_daemon_is_left_to_a_run_that_is_alive():
     with _held_by(os.getpid(), {}) as (instance, run):
         with pytest.raises(PoolHeld, match=run.run_id):

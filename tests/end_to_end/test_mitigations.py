@@ -33,6 +33,7 @@ MITIGATIONS = {
         "alternate": 2,
     },
     "neutral": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16},
+    "carried": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16, "fit_on": DATASET},
 }
 OWL = {"address": "local-dir:plumbline/world/checkpoints/owlv2-bazaar-3k"}
 HOME = {
@@ -79,16 +80,36 @@ def stored(home):
     return StoredCell.find(home.workspace, DATASET, MODEL)
 
 
+def test_a_mitigation_fitted_on_one_dataset_is_judged_on_another_and_fitted_once(mitigated):
+    workspace = mitigated.workspace
+    here, there = (StoredCell.find(workspace, dataset, MODEL) for dataset in (DATASET, "pata"))
+    fits = {cell.dataset: read_text_fits(cell, "saner") for cell in (here, there)}
+    first, second = (fits[dataset].fits["carried"] for dataset in (DATASET, "pata"))
+    assert first.fitted_on == second.fitted_on and first.train_ids == second.train_ids
+    for name, array in first.parameters.items():
+        assert array.tobytes() == second.parameters[name].tobytes()
+    # PATA has no training split: what is fitted on it alone cannot be.
+    assert "neutral" in fits["pata"].absent and "carried" not in fits["pata"].absent
+    images = workspace.lake.read_table("records", partition="pata")["image_id"]
+    assert not set(images).intersection(second.train_ids)
+    judged = workspace.lake.read_table("mitigated_metrics", partition=there.partition).filter(condition="carried")
+    assert judged.height and judged["n"].max() == images.len()
+    # Trained is what has an epoch kept: one state for both.
+    kept = [*workspace.training.root.rglob("*.json")]
+    keys = {fit.fitted_on for fit in (first, second)}
+    assert sum(any(key in path.name for key in keys) for path in kept) == 1
+
+
 def test_no_judged_image_was_fitted_on(mitigated):
     cell = stored(mitigated)
     records = mitigated.workspace.lake.read_table("extended_records", partition=DATASET)
     train = set(records.filter(split="train")["image_id"])
     assert train and len(train) < records.height
     trained = [fit for m in TEXT_METHODS for fit in read_text_fits(cell, m.name).fits.values()]
-    assert len(trained) == 3
+    assert len(trained) == 4
     for fit in trained:
         assert set(fit.train_ids) <= train
-    assert sum(bool(fit.train_ids) for fit in trained) == 2, "a projection of prompts sees no image"
+    assert sum(bool(fit.train_ids) for fit in trained) == 3, "a projection of prompts sees no image"
     effects = mitigated.workspace.lake.read_table("mitigation_effects", partition=PARTITION)
     judged = records.height - len(train)
     of_texts = effects.filter(pl.col("method") != "logit_adjustment")
@@ -209,7 +230,7 @@ def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(miti
     assert "says who is pictured" in left_out["ala of communion was not tried"]
     assert "neutral was not tried" in home.workspace.report.read_text("utf-8")
     tried = home.workspace.lake.read_table("bias_transfer").filter(dataset="pata")
-    assert set(tried["condition"]) == {"projection"}
+    assert set(tried["condition"]) == {"projection", "carried"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from plumbline.metrics.cell import SuiteLogits
 from plumbline.metrics.paired.mitigations import bias_transfer, mitigated_cell, mitigation_effects
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.cells import outcome_adjustment
+from plumbline.mitigations.logit_adjustment.cells import adjusted_outcomes, outcome_adjustment
 from plumbline.mitigations.registry import apply_text_mitigation
 from plumbline.mitigations.text_mitigations import FitContext
 from plumbline.mitigations.training_rows import is_training_row, training_rows
@@ -54,7 +54,9 @@ def transfer(world):
     work = FitContext(
         encoder=encoder,
         embed=encoder.embed_texts,
-        rows=lambda attribute: training_rows(cell.records, images, attribute=attribute),
+        rows=lambda attribute, _, labelled=True: training_rows(
+            cell.records, images, attribute=attribute, labelled=labelled
+        ),
         seed=SEED,
     )
     frames = []
@@ -81,7 +83,9 @@ def _adjusted(cell):
     found = outcome_adjustment(cell, "crime", LogitAdjustmentSettings(), seed=SEED)
     rows = np.ones(cell.records.height, bool)
     rows[found.train_rows] = False
-    after = replace(cell, logits={"crime": SuiteLogits(cell.logits["crime"].suite, found.logits)})
+    after = replace(
+        cell, logits={"crime": SuiteLogits(cell.logits["crime"].suite, adjusted_outcomes(cell, "crime", found))}
+    )
     return _effects(cell, after, "adjustment", rows)
 
 

@@ -22,7 +22,8 @@ from plumbline.digests import digest_file
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.generators.folders import GENERATOR_FAMILIES, generator_files, load_backend
+from plumbline.generators.families import GENERATOR_FAMILIES
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.images.decoding import DECODING_VERSION
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings

@@ -187,9 +187,12 @@ def test_a_plan_within_its_limits_passes_and_what_is_unknown_does_not():
 
 
 def test_a_plan_says_what_it_knows():
-    assert planned().summary == "100 answers, about 5,000 tokens, about 2.0 h, cost 2.00 without the images"
+    without = "100 answers, about 5,000 tokens without the images, about 2.0 h, cost 2.00 without the images"
+    assert planned().summary == without
+    assert planned(counts_images=True).summary == without.replace(" without the images", "")
     unknown = planned(seconds=None, cost=None, finished=40).summary
     assert unknown == (
-        "60 answers (40 are there), about 5,000 tokens, time not measured yet, cost unknown: no prices are given"
+        "60 answers (40 are there), about 5,000 tokens without the images, time not measured yet, "
+        "cost unknown: no prices are given"
     )
     assert json.dumps(planned(finished=100).summary) == '"0 answers (100 are there)"'

@@ -56,9 +56,10 @@ def test_without_an_image_the_text_goes_alone():
         ({}, {"max_tokens": 16, "temperature": 0.75, "top_p": 1.0, "seed": 2}),
         ({"send_seed": False}, {"max_tokens": 16, "temperature": 0.75, "top_p": 1.0}),
         ({"send_top_k": True}, {"max_tokens": 16, "temperature": 0.75, "top_p": 1.0, "seed": 2, "top_k": 50}),
-        ({"defaults": True}, {"max_tokens": 16}),
-        ({"defaults": True, "send_top_k": True}, {"max_tokens": 16}),
-        ({"length_field": "max_completion_tokens", "defaults": True}, {"max_completion_tokens": 16}),
+        ({"defaults": True}, {"max_tokens": 16, "seed": 2}),
+        ({"defaults": True, "send_seed": False}, {"max_tokens": 16}),
+        ({"defaults": True, "send_top_k": True}, {"max_tokens": 16, "seed": 2}),
+        ({"length_field": "max_completion_tokens", "defaults": True}, {"max_completion_tokens": 16, "seed": 2}),
     ],
 )
 def test_decoding_as_it_is_sent(more, expected, pictured):

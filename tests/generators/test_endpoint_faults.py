@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from email.utils import formatdate
 from itertools import pairwise
 
 import pytest
+import stamina
 from endpoint_doubles import FakeClock, ask, settings
 from fault_server import Reply, Sent, completion, error, serving
 
 from plumbline.errors import GenerationError
+from plumbline.http import client
 from plumbline.http.client import MOST_REPLY_BYTES
 from plumbline.http.retries import LONGEST_PAUSE_S, Clock, RateLimiter
 
@@ -96,6 +99,15 @@ class TestTriedAgain:
         with serving(first_then(error(429, headers=header), completion("x"))) as server:
             ask(settings(server.url), clock=fake.clock)
         assert fake.slept == ([] if expected is None else [pytest.approx(expected)])
+
+    @pytest.mark.parametrize("asked", ["0", "-5"])
+    def test_a_pause_of_nothing_does_not_use_up_the_attempts_at_once(self, asked, monkeypatch):
+        monkeypatch.setattr(client, "FIRST_WAIT_S", 0.1)
+        busy = error(429, headers={"Retry-After": asked})
+        with stamina.set_testing(False), serving(first_then(busy, completion("x"), times=2)) as server:
+            start = time.monotonic()
+            ask(settings(server.url))
+            assert time.monotonic() - start > 0.1 + 0.2
 
     def test_a_pause_holds_for_every_slot(self):
         # One slot is told to wait. The other is answered then, and must wait as well before it asks again.

@@ -11,7 +11,8 @@ from tiny_lvlms import BASE_LLMS, LVLMS, write_instructblip, write_llava, write_
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_model_type
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.generators.folders import GENERATOR_FAMILIES, generator_files, load_backend
+from plumbline.generators.families import GENERATOR_FAMILIES
+from plumbline.generators.folders import generator_files, load_backend
 
 WRITERS = {**LVLMS, **BASE_LLMS}
 
@@ -185,10 +186,13 @@ def test_an_absent_folder_says_how_to_get_it(tmp_path):
 
 def test_other_models_are_refused_with_the_known_ones(copied):
     folder = copied("llava")
-    change(folder / "config.json", model_type="qwen2_vl")
+    change(folder / "config.json", model_type="internlm_xcomposer")
     with pytest.raises(CheckpointError, match="of no family") as error:
         files_of(folder)
-    assert "llava, instructblip, llama, mistral, gemma" in str(error.value)
+    assert "llava, instructblip, llama, mistral, gemma, qwen2_5_vl" in str(error.value)
+    change(folder / "config.json", model_type="video_llava")
+    with pytest.raises(CheckpointError, match="cannot be audited: it was made for videos"):
+        files_of(folder)
     change(folder / "config.json", model_type="llava", text_config={"model_type": "qwen2"})
     with pytest.raises(CheckpointError, match="of no kind that LLaVA"):
         files_of(folder)

@@ -93,6 +93,13 @@ def test_a_dataset_without_sets_is_one_slice_and_answers_end_at_the_most_tokens(
     assert whole.new_tokens == 7 * typical_tokens("describe")
 
 
+def test_images_count_where_it_is_known_what_one_is_in_tokens():
+    entry, size = {"prompts": ("describe",), "seeds": (0, 1)}, DatasetSize(10, "here")
+    (without,), (counted,) = planned(entry, size=size), planned(entry, size=size, image_tokens=576)
+    assert counted.prompt_tokens == without.prompt_tokens + 10 * 2 * 576
+    assert counted.counts_images and not without.counts_images
+
+
 def test_costs_are_those_of_the_endpoint():
     entry, size = {"prompts": ("describe",), "seeds": (0,)}, DatasetSize(10, "here")
     about = {"urls": ["https://x.org/v1"], "model": "m"}

@@ -127,15 +127,15 @@ def _text(tokenizer, **more):
     return {**_TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 512, **ids, **more}
 
 
-def _tokenizer(special, *, end=None):
-    """A byte-level BPE that puts its start token before a text, and `end` after it."""
+def _tokenizer(special, *, end=None, start=True, size=320):
+    """A byte-level BPE that puts its start token before a text, unless told not to, and `end` after it."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=320,
+        vocab_size=size,
         special_tokens=list(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -144,7 +144,7 @@ def _tokenizer(special, *, end=None):
     roles = {"bos_token": ("<s>", "<bos>", "[CLS]"), "eos_token": ("</s>", "<eos>", "[SEP]")}
     roles |= {"pad_token": ("<pad>", "[PAD]"), "unk_token": ("<unk>",)}
     named = {role: next((t for t in names if t in special), None) for role, names in roles.items()}
-    single = f"{named['bos_token']} $A" + (f" {end}" if end else "")
+    single = (f"{named['bos_token']} $A" if start else "$A") + (f" {end}" if end else "")
     ids = [(token, tokenizer.token_to_id(token)) for token in (named["bos_token"], end) if token]
     tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=ids)
     return PreTrainedTokenizerFast(

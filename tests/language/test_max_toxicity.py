@@ -242,6 +242,14 @@ def test_the_table_of_occupations_has_both_ends():
     assert ends["occupation"].to_list() == [
         "job 11", "job 10", "job 09", "job 08", "job 00", "job 01", "job 02", "job 03",
     ]  # fmt: skip
+    eight = computed(
+        cell_of(images, answers, scores_of(answers, value, scored=["toxicity"])),
+        replace(SETTINGS, highest_occupations=8, lowest_occupations=0),
+    ).tables["occupation_scores"]
+    assert eight["end"].unique().to_list() == ["largest"]
+    assert eight.sort("place")["occupation"].unique(maintain_order=True).to_list() == [
+        f"job {k:02d}" for k in range(11, 3, -1)
+    ]
     shown = table.filter(occupation="job 10", group="Black_man").row(0, named=True)
     assert [shown[q] for q in ("min", "q05", "q25", "median", "q75", "q95", "max")] == pytest.approx([0.51] * 7)
     assert (shown["n"], shown["spread"]) == (5, pytest.approx(0.5 * np.sqrt(3) / 4))

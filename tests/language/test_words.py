@@ -135,13 +135,16 @@ def test_subsets_are_compared_with_themselves_only():
 def test_long_lists_are_cut_and_it_is_said():
     own = " ".join(f"own{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghij")
     frame = answers(lambda group, *_: own if group == "Asian_man" else "plain words " * 200, sets=6)
-    result = words_result(cell_of(frame), settings=dataclasses.replace(SETTINGS, judge=lambda group, words: words))
+    result = words_result(
+        cell_of(frame), settings=dataclasses.replace(SETTINGS, judge=lambda group, words: [words[0], words[-1]])
+    )
     rows = result.rows.filter(pl.col("group") == "Asian_man")
-    assert rows["value"].to_list() == [260, 200]
+    assert rows["value"].to_list() == [260, 2] and rows["n"].to_list()[1] == 260
     assert "the table lists the 200 most associated" in rows["reason"][0]
-    assert rows["reason"][1] == "60 of 260 associated words were not judged"
     table = result.tables["word_associations"].filter(pl.col("group") == "Asian_man")
-    assert table.height == LISTED and table["reason"].str.contains("interval from only 6 sets").all()
+    # The last word by strength is judged and listed too.
+    assert table.height == LISTED + 1 and table["stereotype"].sum() == 2 and table["stereotype"][-1]
+    assert table["reason"].str.contains("interval from only 6 sets").all()
 
 
 def test_groups_without_words_and_answers_without_groups():

@@ -242,6 +242,41 @@ def test_changes_are_those_of_pairs_that_differ_in_one_thing(quick):
         assert paired["p"] == pytest.approx(stats.ttest_rel(*means).pvalue, rel=1e-3)
 
 
+@pytest.mark.parametrize("event", ["warmth", "agency_negative", "blank", "race:Black"])
+def test_changes_of_a_dimension_and_of_control_prompts_are_those_of_the_obvious_loop(quick, event):
+    cell = varied_cell(seeds=3, seed=4)
+    suite = load_suite("markedness")
+    marked = np.random.default_rng(7).normal(0.2, 0.01, size=(cell.records.height, len(suite.candidates)))
+    logits = {**cell.logits, "markedness": SuiteLogits(suite, 100 * marked, marked, 100.0)}
+    frame = FAMILY.compute(replace(cell, logits=logits), settings=quick).filter(definition="by_dimension")
+    cosine = cell.logits["perception"].cosine.astype(float)
+    place = {(c.template, c.word): i for i, c in enumerate(SUITE.candidates)}
+    of_word = {w: np.mean([cosine[:, place[t, w]] for t in SUITE.templates], axis=0) for w in ("", *WORDS, "warm")}
+    of_word |= {w: np.mean([cosine[:, place[t, w]] for t in SUITE.templates], axis=0) for w in SUITE.scales["warmth"]}
+    if event in SUITE.scales:
+        y = np.stack([of_word[w] - of_word[""] for w in SUITE.scales[event]], axis=1)
+    elif event == "blank":
+        y = of_word[""][:, None]
+    else:
+        chosen = [i for i, c in enumerate(suite.candidates) if (c.category, c.word) == ("race", "Black")]
+        y = marked[:, chosen].mean(axis=1)[:, None]
+    records = cell.records.to_dicts()
+    keys = ("set_id", "race", "gender", "dimension", "level")
+    sizes = [
+        np.abs(y[i] - y[j]).mean()
+        for i, j in combinations(range(len(records)), 2)
+        if {k for k in keys if records[i][k] != records[j][k]} == {"gender"}
+    ]
+    found = row(frame, metric="attribute_change", attribute="gender", event=event)
+    assert found["value"] == pytest.approx(np.mean(sizes), rel=1e-5) and found["n"] == len(sizes)
+    assert set(frame["event"]) == {*SUITE.scales, "blank", *(f"race:{r}" for r in RACES), "gender:man", "gender:woman"}
+
+
+def test_without_markedness_prompts_the_blank_is_the_only_control(rows):
+    events = set(rows.filter(metric="attribute_change", definition="by_dimension")["event"])
+    assert events == {*SUITE.scales, "blank"}
+
+
 def test_every_confound_meets_every_protected_attribute(rows):
     pairs = rows.filter(metric="confound_vs_protected", definition="ttest", statistic="estimate", event="positive")
     found = set(pairs.select("attribute", "reference_group").rows())

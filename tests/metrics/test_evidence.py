@@ -45,12 +45,17 @@ def test_the_states(p, q, equivalence, expected):
 
 
 def test_an_effect_is_found_at_the_distance_that_its_error_gives():
-    table = add_power(metric_frame([row("sc_weat_effect", 0.1, -0.3, 0.5)]), confidence=0.95)
     error = 0.4 / 1.959964
-    assert table["smallest_detectable"].item() == pytest.approx(float(effect_size(0.05)) * error, rel=1e-5)
+    # The paper's tests of words ask for one direction.
+    for definition, level in (("two_sided", 0.05), ("studentised", 0.1)):
+        one = row("sc_weat_effect", 0.1, -0.3, 0.5) | {"definition": definition}
+        found = add_power(metric_frame([one]), confidence=0.95)["smallest_detectable"].item()
+        assert found == pytest.approx(float(effect_size(level)) * error, rel=1e-5)
 
 
 def test_more_tests_need_a_larger_difference_and_findings_beside_it_a_smaller_one():
+    between = value_at(0.05 * 11 / 25, [0.2, 0.3, NAN, NAN])
+
     def found(others):
         rows = [row("max_skew", 0.1, 0, 0.4, event="crime", detectable_05=0.2, detectable_002=0.3)]
         rows += [row("max_skew", 0.1, 0, 0.4, event=str(i), p=p) for i, p in enumerate(others)]
@@ -59,7 +64,7 @@ def test_more_tests_need_a_larger_difference_and_findings_beside_it_a_smaller_on
 
     assert found([]) == pytest.approx(0.2)
     assert found([0.9] * 24) == pytest.approx(0.3), "p = .05 / 25"
-    assert found([0.9] * 24) > found([*[1e-6] * 10, *[0.9] * 14]) == pytest.approx(value_at(0.05 * 11 / 25, 0.2, 0.3))
+    assert found([0.9] * 24) > found([*[1e-6] * 10, *[0.9] * 14]) == pytest.approx(between)
 
 
 def test_what_is_not_computed_is_null_and_what_is_never_found_nan():

@@ -9,6 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings, max_skew_at_k, ndkl, skew_at_k
 from plumbline.metrics.rankings.skew_at_k import default_k
 from plumbline.metrics.registry import FAMILIES
@@ -16,6 +17,7 @@ from plumbline.metrics.registry import FAMILIES
 KEY = ["metric", "definition", "statistic", "suite", "attribute", "group", "event", "probe"]
 QUICK = MetricSettings(seed=5, resamples=200, permutations=200, min_group=20)
 FAMILY = FAMILIES["ranking_metrics"]
+definition = pl.col("definition")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,34 @@ def test_rows_are_what_the_public_functions_give(rows, faces, event, probe, attr
         assert whole["n"] == n and 0 <= whole["ci_low"] < whole["value"] < whole["ci_high"]
     if probe:
         assert rows.filter(definition="ranked", probe=probe).height == 0
+
+
+def test_the_mean_over_the_words_is_another_reading_than_the_skew_of_their_mean(rows, faces):
+    order = np.argsort(faces.records["image_id"].to_numpy())
+    labels = faces.records["race"].to_numpy()[order]
+    k = default_k(sum(label is not None for label in labels))
+    scale = "communion_negative"
+    key = {"event": scale, "probe": None, "statistic": "estimate", "attribute": "race"}
+    each = [
+        {one.group: one for one in skew_at_k(score_of(faces, word=word)[order], labels, k=k)}
+        for word in faces.logits["perception"].suite.scales[scale]
+    ]
+    for group in each[0]:
+        found = only(rows, metric="skew_at_k", definition="mean_of_words", group=group, **key)
+        assert found["value"] == pytest.approx(np.mean([one[group].floored for one in each]), rel=1e-12)
+        assert found["ci_low"] < found["value"] < found["ci_high"] and found["p"] is None
+        assert found["value"] != only(rows, metric="skew_at_k", definition="equal", group=group, **key)["value"]
+    largest = only(rows, metric="max_skew_at_k", definition="mean_of_words", **key)
+    assert largest["value"] == pytest.approx(np.mean([max(o.floored for o in one.values()) for one in each]), rel=1e-12)
+
+
+def test_k_is_a_setting_and_one_beyond_the_images_is_refused_with_the_numbers(faces, rows):
+    ten = FAMILY.compute(faces, settings=replace(QUICK, skew_k=10))
+    assert set(ten["k"].drop_nulls()) == {10}
+    key = {"metric": "skew_at_k", "definition": "equal", "attribute": "gender", "event": "warmth", "group": "man"}
+    assert only(ten, statistic="estimate", **key)["value"] != only(rows, statistic="estimate", **key)["value"]
+    with pytest.raises(MetricError, match=r"skew_k 1,000, and 2\d\d labelled images[\s\S]*`skew_k: auto`"):
+        FAMILY.compute(faces, settings=replace(QUICK, skew_k=1000))
 
 
 def test_words_have_one_definition_and_every_word_is_there_once(rows, faces):
@@ -209,7 +239,7 @@ def test_too_few_sets_are_said(in_sets):
 def test_one_or_two_sets_give_values_and_say_what_is_missing(in_sets, sets):
     names = pl.Series([f"set {i * sets // 360}" for i in range(360)])
     cell = replace(in_sets, records=in_sets.records.with_columns(set_id=names))
-    rows = FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate")
+    rows = FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate").filter(definition != "mean_of_words")
     assert rows["value"].is_not_nan().all() and rows["p"].is_between(0, 1, closed="right").all()
     assert rows["reason"].str.contains(f"interval from only {sets} sets").all()
     genders = rows.filter(attribute="gender")
@@ -224,7 +254,7 @@ def test_fewer_permutations_than_usual_are_said(in_sets, monkeypatch):
     usual = FAMILY.compute(in_sets, settings=QUICK)["reason"]
     assert not usual.fill_null("").str.contains("permutations").any()
     monkeypatch.setattr("plumbline.metrics.rankings.ranking.MAX_WORK", 360 * 150)
-    rows = FAMILY.compute(in_sets, settings=QUICK).filter(statistic="estimate")
+    rows = FAMILY.compute(in_sets, settings=QUICK).filter(statistic="estimate").filter(definition != "mean_of_words")
     assert rows["reason"].str.contains(r"p from only 15\d permutations").all()
 
 
@@ -241,4 +271,4 @@ def test_rows_of_a_cell_like_fairface_stay_few(make_cell):
     cell = make_cell(n=400, suites=("perception",))
     ages = pl.Series([f"age {i % 9}" for i in range(400)])
     rows = FAMILY.compute(replace(cell, records=cell.records.with_columns(age_group=ages)), settings=QUICK)
-    assert rows.height < 1400
+    assert rows.height < 1600

@@ -15,6 +15,7 @@ from plumbline.metrics import MetricSettings
 from plumbline.metrics.text_space import (
     GEOMETRY_SCHEMA,
     TEXT,
+    bare_word_rows,
     geometry_rows,
     geometry_words,
     prompt_embeddings,
@@ -196,6 +197,19 @@ def test_rows_are_of_the_text_space_and_complete(embedded):
         for g in ("negative", "cross")
     }
     assert value == pytest.approx(mean["negative"] - mean["cross"], rel=1e-12)
+
+
+def test_words_without_a_template_are_another_reading(embedded):
+    bare = load_suite("perception_words")
+    assert "poor" in bare.texts and "A poor person." not in bare.texts and bare.scales == SUITE.scales
+    rng = np.random.default_rng(3)
+    alone = prompt_embeddings(bare, {text: rng.normal(size=16).astype(np.float32) for text in bare.texts})
+    rows = bare_word_rows("encoder", bare, alone, settings=MetricSettings())
+    in_templates = geometry_rows("encoder", SUITE, prompt_embeddings(SUITE, embedded), settings=MetricSettings())
+    assert rows["definition"].unique().to_list() == ["bare_words"]
+    assert rows["metric"].value_counts().sort("metric").rows() == [("valence_cosine", 9), ("valence_gap", 6)]
+    key = {"metric": "valence_gap", "attribute": "agency", "group": "positive"}
+    assert rows.filter(**key)["value"].item() != in_templates.filter(definition="ttest", **key)["value"].item()
 
 
 def test_words_have_coordinates_and_cosines_in_their_order(embedded):

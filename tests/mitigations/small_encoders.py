@@ -19,7 +19,9 @@ def load(folder):
 
 def fit(encoder, rows, settings, *, seed, store=None, progress=None):
     """Fit a mitigation of texts on rows that are there, whatever the attribute."""
-    context = FitContext(encoder, lambda texts: encoder.embed_texts(texts), lambda _: rows, seed, store, progress)
+    context = FitContext(
+        encoder, lambda texts: encoder.embed_texts(texts), lambda *_, **__: rows, seed, store, progress
+    )
     return settings.fit(context)
 
 

@@ -107,6 +107,12 @@ def test_rows_equal_the_loop_over_test_images(audited, condition, view, definiti
     assert gain["value"] == pytest.approx((after - before).mean()) and gain["value"] > 0.05
     spread = value(rows, statistic="sd", **common)
     assert spread["value"] == pytest.approx((after - before).std(ddof=1))
+    if fits[condition].settings.leaking:  # the released code's mean over C + 1 of which one is the probe
+        released = value(rows, statistic="mean", **common | {"definition": "released"})
+        classes = len(cell.logits["trident"].suite.class_labels)
+        assert released["value"] == pytest.approx((after - before).mean() * classes / (classes + 1))
+    else:
+        assert rows.filter(condition=condition, definition="released").is_empty()
 
 
 def test_rows_have_the_schema_and_unique_keys(audited):

@@ -73,3 +73,16 @@ def test_captions_say_the_labels_that_there_are():
         "a photo of an Indian person, young adult",
         "a photo of an Indian person, 20 years old",
     )
+
+
+def test_what_is_judged_elsewhere_may_be_trained_on_every_image_and_captions_need_no_label():
+    everything = records(split=["train"] * 6)
+    assert training_rows(everything, IMAGES, attribute="race", judged_elsewhere=True).labels.tolist() == [0, 1, 1, 0, 1]
+    without_split = records(split=pl.Series([None] * 6, dtype=pl.String))
+    assert len(training_rows(without_split, IMAGES, attribute="race", judged_elsewhere=True).labels) == 5
+    bare = records(race=pl.Series([None] * 6, dtype=pl.String), caption=["a cat"] * 6)
+    rows = training_rows(bare, IMAGES, attribute="race", labelled=False)
+    assert rows.captions == ("a cat",) * 3 and rows.groups == ("all",) and rows.labels.tolist() == [0, 0, 0]
+    # Where there are labels, those are what counts, with or without being asked for.
+    same = training_rows(records(), IMAGES, attribute="race", labelled=False)
+    assert same.image_ids == training_rows(records(), IMAGES, attribute="race").image_ids

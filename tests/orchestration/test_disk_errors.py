@@ -3,11 +3,13 @@
 import errno
 import sqlite3
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
 from orchestration import disk_errors
 from orchestration.disk_errors import disk_errors_named
+from orchestration.instance import audit_lock
 from plumbline.errors import ConfigError, StorageError
 from resources.workspace import Workspace
 
@@ -23,6 +25,10 @@ def of_sqlite(code: int, name: str) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode, error.sqlite_errorname = code, name
     return error
+
+
+def raise_(error):
+    raise error
 
 
 def named(workspace, error: BaseException) -> StorageError:
@@ -60,9 +66,30 @@ def test_another_failure_of_a_database_is_not_called_a_full_disk(workspace, monk
 
 
 @pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("SQLITE_BUSY", "another process holds Dagster's database"),
+        ("SQLITE_READONLY", "this user cannot write to the home"),
+        ("SQLITE_NOTADB", "a database of Dagster is damaged"),
+        ("SQLITE_CANTOPEN", "could not be read or written"),
+    ],
+)
+def test_what_is_wrong_with_a_database_is_told_with_a_remedy(workspace, monkeypatch, code, told):
+    monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda _: ROOM(1 << 30))
+    said = named(workspace, of_sqlite(getattr(sqlite3, code), code))
+    assert told in said.what and said.hint
+
+
+def test_a_home_that_may_only_be_read_is_told_at_the_lock(workspace, monkeypatch):
+    refused = OSError(errno.EROFS, "Read-only file system", str(workspace.home / "audit.lock"))
+    monkeypatch.setattr(Path, "open", lambda *_: raise_(refused))
+    with pytest.raises(StorageError, match="this user cannot write to the home"), audit_lock(workspace):
+        raise AssertionError("it has no lock")
+
+
+@pytest.mark.parametrize(
     "error",
     [
-        of_sqlite(sqlite3.SQLITE_BUSY, "SQLITE_BUSY"),
         # Raised by Python's own module, which gives no code.
         sqlite3.OperationalError("too many variables"),
         PermissionError(errno.EACCES, "Permission denied"),

@@ -2,10 +2,13 @@
 
 import contextlib
 import io
+import os
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -92,3 +95,27 @@ def test_a_server_that_ends_by_itself_ends_the_other(workspace, monkeypatch):
     assert servers.serve(workspace, **ports, console=said) == 1
     assert "MLflow ended with code 3" in said.file.getvalue()
     assert servers._answers(ports["dagster_port"]) is False
+
+
+_STARTS = """
+import sys, time
+from orchestration import servers
+server = servers._start([sys.executable, "-c", "import time; time.sleep(60)"], sys.stderr)
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_server_ends_with_a_command_that_was_killed():
+    with subprocess.Popen([sys.executable, "-c", _STARTS], stdout=subprocess.PIPE, text=True, cwd=PROJECT) as command:
+        server = int(command.stdout.readline())
+        command.kill()
+    for _ in range(100):
+        try:
+            os.kill(server, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.kill(server, signal.SIGKILL)
+    pytest.fail("the server is still there")

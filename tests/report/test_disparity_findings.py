@@ -19,7 +19,7 @@ from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, picked_findings
-from plumbline.report.numbers import bare_p, interval, number, percent, percent_interval
+from plumbline.report.numbers import bare_p, interval, number, p_value, percent, percent_interval, points
 
 NAN = math.nan
 BASE = {
@@ -249,7 +249,9 @@ def told_beside(**columns):
 def test_no_evidence_says_what_could_have_been_seen():
     told = told_beside(smallest_detectable=0.344)
     assert told.endswith("reaches 4.0. Four of five such audits would have found a true value of 0.34.")
-    assert told_beside(smallest_detectable=NAN).endswith("So few images would hardly show any difference.")
+    assert told_beside(smallest_detectable=NAN).endswith(
+        "So few images would hardly show any difference at the p that the correction requires."
+    )
     assert told_beside().endswith("the interval reaches 4.0.")
 
 
@@ -341,3 +343,89 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind):
             levels = [level for level in levels if level is not None and level == level]
             assert (int(counted[1]), int(counted[2])) == (sum(level < 0.05 for level in levels), len(levels))
     assert checked
+
+
+# --- every figure of a sentence
+
+_BESIDE = ["model", "dataset", "condition", "suite"]
+_FIGURE = re.compile(r"[−+<>]?\d[\d,]*(?:\.\d+)?(?:e−?\d+)?%?")
+
+
+def own_texts(row):
+    """Return how a sentence may write the numbers of the row that it tells."""
+    low, high = (row[name] if row[name] is not None else NAN for name in ("ci_low", "ci_high"))
+    yield from (
+        interval(low, high),
+        interval(-high, -low),
+        interval(100 * low, 100 * high),
+        percent_interval(low, high),
+    )
+    yield from (p_value(row["p"]), p_value(row["q"], "q"), row["reason"] or "", row["probe"] or "")
+    for value in (high, row["smallest_detectable"]):
+        yield from (number(value), percent(value))
+    yield from texts_of(row)
+
+
+def texts_of(row):
+    """Return how a sentence may write the value, size and k of a row that it tells or compares with."""
+    value = abs(row["value"]) if row["value"] is not None else NAN
+    for decimals in (None, 0, 1, 2, 3):
+        yield from (number(value, decimals=decimals), points(value, decimals=decimals).removesuffix(" points"))
+        yield percent(value, decimals=decimals)
+    # Skew@k is told as a ratio, a gap of shares in points.
+    yield from (
+        number(float(np.exp(min(value, 9.0)))),
+        number(float(np.exp(-min(value, 9.0)))),
+        number(100 * value),
+        f"{value:,.0f}",
+        f"{number(value)}%",
+    )
+    yield from (f"{row['n'] or 0:,}", f"{row['k'] or 0:,}")
+
+
+def counts_of(rows, own):
+    """Return what a sentence may count: groups of the attribute, their pairs, rows of the metric by what it is of."""
+    same = rows.filter(pl.col("attribute").eq_missing(own["attribute"]))
+    groups = same["group"].drop_nulls().n_unique()
+    yield from (groups, groups * (groups - 1) // 2)
+    alike = rows.filter(metric=own["metric"])
+    for names in (["definition"], ["definition", "attribute"], ["definition", "attribute", "event"], ["attribute"]):
+        yield alike.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in names)).height
+
+
+def rows_beside(table):
+    """Return the rows that a sentence about one of them may compare with, and their texts."""
+    parts = table.partition_by(_BESIDE, as_dict=True)
+    alone = {key[:3]: part for key, part in parts.items() if key[3] is None}
+    found = {}
+    for key, part in parts.items():
+        rows = pl.concat([part, alone[key[:3]]]) if key[3] is not None and key[:3] in alone else part
+        found[key] = rows, {text.replace("−", "") for row in rows.iter_rows(named=True) for text in texts_of(row)}
+    return found
+
+
+def figures_of_no_row(sentence, own, beside):
+    """Return the figures of a sentence that neither its row has nor those of the same model and suite."""
+    # Counts over several attributes are held in the tests of their chapters.
+    sentence = re.sub(r"95% CI|.of 10\b|Evidence in \d+ of \d+ lines|Over \d+ comparisons.*", " ", sentence)
+    for text in sorted({*own_texts(own), own["model"], own["dataset"]}, key=len, reverse=True):
+        if any(letter.isdigit() for letter in text):
+            sentence = re.sub(rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d)", " ", sentence)
+    rows, known = beside[tuple(own[name] for name in _BESIDE)]
+    known = known | {str(count) for count in counts_of(rows, own)}
+    groups = next(counts_of(rows, own))
+    known.add(percent(1 / groups) if groups else "")
+    return [each for each in _FIGURE.findall(sentence) if each.strip("+−,") not in known]
+
+
+def test_every_figure_of_a_sentence_is_that_of_a_row(every_kind):
+    one = every_kind["model"].unique().sort()[0]
+    table, reading = as_picked(every_kind.filter(model=one), Reading())
+    named = {row_id(row): row for row in table.to_dicts()}
+    told = [finding for finding in findings(table, reading) if finding.row is not None]
+    beside = rows_beside(table)
+    unknown = {each.sentence: figures_of_no_row(each.sentence, named[each.row], beside) for each in told}
+    assert told and not {sentence: figures for sentence, figures in unknown.items() if figures}
+    own = named[told[0].row]
+    for wrong in (" 47.31%", f" (n = {(own['n'] or 0) + 104729})", " p = 0.0471"):
+        assert figures_of_no_row(told[0].sentence + wrong, own, beside), wrong

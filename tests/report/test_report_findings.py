@@ -8,13 +8,14 @@ from scipy import stats
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, planted_truth, synthetic_table
 
-from plumbline.catalog.schema import metric_frame
+from plumbline.catalog.schema import metric_frame, row_ids
 from plumbline.errors import MetricError
 from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
-from plumbline.report.findings import as_picked, picked_findings
+from plumbline.report.findings import adjusted_text, as_picked, picked_findings
+from plumbline.report.numbers import interval
 
 FAIR_ROW = {"model": "small-bazaar-6k", "dataset": "fairface", "condition": "before", "statistic": "estimate"}
 
@@ -270,3 +271,14 @@ def test_nothing_planted_is_nothing_told():
     told = data_findings(table, inputs)
     assert any(f.tone == "known" for f in told)
     assert not any(f.tone == "known" for f in data_findings(table.clear(), inputs))
+
+
+def test_the_adjusted_interval_of_any_row_is_told_on_demand(table):
+    picked, reading = as_picked(table, Reading())
+    finding = next(finding for finding in picked_findings(table) if finding.tone == "bias")
+    text, selection = adjusted_text(table, finding.row, Reading()), reading.selection
+    assert f"{selection.told} findings are told of {selection.rows} rows" in text
+    row = picked.filter(row_ids(picked) == finding.row).row(0, named=True)
+    assert f"95% CI {interval(row['ci_low'], row['ci_high'])}:" in text
+    alone = crime_rows()
+    assert "needs no adjustment" in adjusted_text(alone, row_ids(alone)[-1], Reading())

@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
+from upath import UPath
 
 from plumbline.storage import files as atomic
-from plumbline.storage.files import move_into_place
+from plumbline.storage.files import move_into_place, sweep
 
 
 def test_a_file_is_flushed_before_it_has_its_name_and_the_folder_after(
@@ -79,3 +80,13 @@ def test_a_folder_never_replaces_one_that_holds_something(tmp_path: Path) -> Non
         move_into_place(tmp_path / "unfinished", tmp_path / "data")
     assert (tmp_path / "data/a").read_text() == "data"
     assert (tmp_path / "unfinished/a").read_text() == "unfinished"
+
+
+def test_what_a_killed_process_left_is_swept_after_an_hour(tmp_path: Path) -> None:
+    old, new, other = (tmp_path / "a" / name for name in (".x.0123456789ab.tmp", ".x.ba9876543210.tmp", ".x.notes.tmp"))
+    old.parent.mkdir()
+    for path in (old, new, other):
+        path.write_bytes(b"half")
+        os.utime(path, (1000, 1000 if path is not new else 5000))
+    assert sweep(UPath(tmp_path), now=5000.0) == 1
+    assert sorted(path.name for path in old.parent.iterdir()) == [new.name, other.name]

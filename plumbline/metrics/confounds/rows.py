@@ -47,6 +47,11 @@ class VariedFaces:
         Template mean of the cosines themselves, the blank first.
     valence : (w,) str
         `positive` or `negative`.
+    by_scale : dict of str to (n, w) float64
+        The outcome with each word of every scale of the suite, those with one pole too (warmth, competence).
+    controls : dict of str to (n, 1) float64
+        Template mean of the cosines with prompts that name no trait: `blank`, and where the markedness prompts are
+        asked too those that name a gender or race of the dataset, such as `race:White`.
     clusters : (n,) int64
         Cluster of each image; each image is its own cluster where the dataset has none.
     few_clusters : Reason or None
@@ -61,6 +66,8 @@ class VariedFaces:
     outcome: Floats
     raw: Floats
     valence: NDArray[np.str_]
+    by_scale: dict[str, Floats]
+    controls: dict[str, Floats]
     clusters: NDArray[np.int64]
     few_clusters: Reason | None
     clustered: bool
@@ -106,8 +113,10 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
     level = pl.col("level").is_not_null() & pl.col("level").is_finite()
     known = labels.select(level & pl.col("dimension").is_not_null()).to_series().fill_null(False).to_numpy()
     kept = known & cell.rows(suite.id)
-    words = valence_words(suite)
-    raw = logits.by_template(("", *words), template_means, np.flatnonzero(kept))
+    words, rows = valence_words(suite), np.flatnonzero(kept)
+    every = dict.fromkeys(["", *words, *(word for scale in suite.scales.values() for word in scale)])
+    means = dict(zip(every, logits.by_template(tuple(every), template_means, rows).T))
+    raw = np.stack([means[word] for word in ("", *words)], axis=1)
     varied = labels.filter(pl.Series(kept))
     clusters = cluster_codes(varied)
     return VariedFaces(
@@ -117,10 +126,25 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
         outcome=raw[:, 1:] - raw[:, :1],
         raw=raw,
         valence=np.array([valence for _, valence in words.values()]),
+        by_scale={
+            name: np.stack([means[word] - means[""] for word in scale], axis=1) for name, scale in suite.scales.items()
+        },
+        controls={"blank": means[""][:, None], **_marked(cell, varied, rows)},
         clusters=np.arange(varied.height) if clusters is None else clusters,
         few_clusters=few_clusters_reason(clusters),
         clustered=clusters is not None,
     )
+
+
+def _marked(cell: Cell, varied: pl.DataFrame, rows: NDArray[np.int64]) -> dict[str, Floats]:
+    """Return the cosines with the prompts that name a gender or race of these faces; none where they are not asked."""
+    asked = [each for each in cell.logits.values() if each.suite.family == "markedness" and each.cosine is not None]
+    if not asked:
+        return {}
+    present = {f"{name}:{label}" for name in ("gender", "race") for label in varied[name].unique()}
+    named = {f"{c.category}:{c.word}": None for c in asked[0].suite.candidates}
+    chosen = [name for name in named if name in present]
+    return {name: asked[0].by_template((name,), template_means, rows) for name in chosen}
 
 
 # The mean perceived trait at every level
@@ -264,6 +288,25 @@ def change_rows(faces: VariedFaces) -> Iterator[Row]:
             yield row | {"statistic": "t", "value": change.t}
 
 
+def dimension_change_rows(faces: VariedFaces) -> Iterator[Row]:
+    """Give the change of every dimension and of the control prompts when one attribute is changed (figure B.3).
+
+    As `attribute_change` of a valence, with the interval over sets: of each scale by itself, and of the cosines with
+    prompts that name no trait.
+    """
+    names = [*faces.dimensions, *(name for name in faces.labelled if name not in faces.dimensions)]
+    outcomes = {**faces.by_scale, **faces.controls}
+    for attribute in names:
+        pairs = _pairs(faces, attribute)
+        clusters = faces.clusters[pairs[:, 0]]
+        for event, outcome in outcomes.items():
+            size = np.abs(outcome[pairs[:, 0]] - outcome[pairs[:, 1]]).mean(axis=1)
+            mean = mean_change(size, clusters=clusters, confidence=faces.settings.confidence)
+            reasons = joined(mean.reason, faces.few_clusters if mean.n else None)
+            named = {"metric": "attribute_change", "definition": "by_dimension", "attribute": attribute, "event": event}
+            yield faces.common | mean.columns() | named | {"reason": reasons}
+
+
 def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
     if attribute in faces.labelled:
         others = [name for name in faces.labelled if name != attribute]
@@ -285,7 +328,7 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     for faces in varied_faces(cell, settings):
         for dimension in faces.dimensions:
             yield partial(line_rows, faces, dimension)
-        yield from (partial(level_rows, faces), partial(change_rows, faces))
+        yield from (partial(level_rows, faces), partial(change_rows, faces), partial(dimension_change_rows, faces))
 
 
 CONFOUNDS = Family(name="confound_metrics", needs=("perception",), compute=confound_rows)

@@ -35,12 +35,14 @@ from plumbline.metrics.rankings.ranking import (
     RankedGroups,
     Shares,
     few_permutations_reason,
+    group_apart,
     rank_labelled,
 )
 from plumbline.reasons import joined, reason
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.jackknife import t_intervals
 from plumbline.statistics.permutation import upper_p_values
+from plumbline.statistics.power import Detectable, detectable_of
 from plumbline.statistics.seeds import generator
 
 CHANCE_PERMUTATIONS = 2_000
@@ -322,7 +324,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     come in clusters, labels are permuted within them; p is nan where that cannot be done a hundred times in
     reasonable time.
     """
-    shares = np.full(ranked.n_groups, 1 / ranked.n_groups) if desired == "equal" else ranked.sizes / ranked.n
+    shares = _shares(tuple(ranked.sizes.tolist()), desired)
     fixed = shares if desired == "equal" else None
     step = max(1, AT_ONCE // ranked.n)
     few = [ranked.codes[start : start + step] for start in range(0, len(ranked.order), step)]
@@ -354,7 +356,9 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
         None if ranked.clusters is None else few_permutations_reason(chance.shape[1], settings),
     )
     n = np.full(value.shape, ranked.n)
-    estimate = EstimateArray(value, np.maximum(low, 0.0), high, n=n, p=p, reason=[reasons] * len(value))
+    detectable = [_detectable(ranked, desired, chance[0], settings)] * len(value) if chance.size else []
+    of_each = {"n": n, "p": p, "reason": [reasons] * len(value), "detectable": detectable}
+    estimate = EstimateArray(value, np.maximum(low, 0.0), high, **of_each)  # type: ignore[arg-type]
     return NdklEstimates(estimate, chance)
 
 
@@ -370,3 +374,57 @@ def _permuted_ndkl(ranked: RankedGroups, clusters: ImageClusters, shares: NDArra
             rows = slice(start, min(start + step, draws))
             out[rows] = ndkl_sums(clusters.dealt(order, rows), ranked.n_groups).against(shares)
     return values
+
+
+# --- What the test finds.
+
+_POWER_DRAWS, _FEWEST_DRAWS, _RANKED = 100, 20, 2_000_000
+"""Rankings of each preference: at most, at least, and images in all of them."""
+_PREFERENCES = np.array([0, 2, 3, 4, 6, 9, 14])
+"""Preferences that are tried, in standard errors of the logarithm of a ratio of mean ranks."""
+
+
+def _detectable(
+    ranked: RankedGroups, desired: Shares, chance: NDArray[np.float64], settings: MetricSettings
+) -> Detectable:
+    """Return the NDKL that the test finds in 80% of rankings that prefer one group; that of the first ranking for all.
+
+    Its true value is the mean of such rankings, which as every NDKL is above 0 by chance too.
+    """
+    sizes = tuple(ranked.sizes.tolist())
+    if ranked.clusters is None:
+        return _detectable_by_chance(sizes, desired, len(chance), settings.seed)
+    labels = ranked.clusters.dealt(ranked.order[0], slice(0, _draws(ranked.n)))
+    return _of_rankings(labels, sizes, desired, chance, ranked.clusters.permutation.least_gap_p)
+
+
+@lru_cache(maxsize=32)
+def _detectable_by_chance(sizes: tuple[int, ...], desired: Shares, permutations: int, seed: int) -> Detectable:
+    codes = np.repeat(np.arange(len(sizes), dtype=np.uint8 if len(sizes) <= 256 else np.uint16), sizes)
+    shares = _shares(sizes, desired)
+    chance = ndkl_by_chance(sizes, permutations=permutations, seed=seed).against(shares)
+    rng = generator(seed, "NDKL of a preference", *sizes)
+    labels = rng.permuted(np.broadcast_to(codes, (_draws(codes.size), codes.size)), axis=1)
+    return _of_rankings(labels, sizes, desired, chance, 0.0)
+
+
+def _of_rankings(
+    labels: NDArray[Any], sizes: tuple[int, ...], desired: Shares, chance: NDArray[np.float64], least_p: float
+) -> Detectable:
+    """Return what is found of (d, n) groups by rank, of random rankings, if the ranks of one group are divided."""
+    n, shares = labels.shape[1], _shares(sizes, desired)
+    member = labels == group_apart(np.array(sizes), desired)
+    error = np.sqrt(1 / max(member[0].sum(), 1) + 1 / max(n - member[0].sum(), 1))
+    rank, found = np.arange(1, n + 1, dtype=np.float32), []
+    for preference in _PREFERENCES * error:
+        order = np.argsort(np.where(member, rank * np.float32(np.exp(-preference)), rank), axis=1)
+        found.append(ndkl_sums(np.take_along_axis(labels, order, axis=1), len(sizes)).against(shares))
+    return detectable_of(chance, np.stack(found), np.mean(found, axis=1), least_p=least_p)
+
+
+def _draws(n: int) -> int:
+    return max(_FEWEST_DRAWS, min(_POWER_DRAWS, _RANKED // n))
+
+
+def _shares(sizes: tuple[int, ...], desired: Shares) -> NDArray[np.float64]:
+    return np.full(len(sizes), 1 / len(sizes)) if desired == "equal" else np.array(sizes) / sum(sizes)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.reasons import Reason, reason
+from plumbline.reasons import MIN_GROUP, Reason, reason
 from plumbline.statistics.cluster_permutation import ClusterPermutation, Relabelled
 from plumbline.statistics.rankings import rank_order
 from plumbline.statistics.seeds import generator
@@ -202,6 +202,18 @@ class ImageClusters:
         clusters = int(self.codes.max()) + 1
         most = max(MIN_BLOCKS, min(MAX_BLOCKS, MAX_WORK // max(rankings * len(self.codes), 1)))
         return self.codes % min(clusters, most)
+
+
+def group_apart(sizes: NDArray[np.int64], desired: Shares) -> int:
+    """Return the group that a ranking prefers in what a test is said to find.
+
+    The smallest that is not flagged as small; against equal shares the largest, since no other moves away from them.
+    """
+    if desired == "equal":
+        return int(sizes.argmax())
+    enough = np.flatnonzero(sizes >= MIN_GROUP)
+    among = enough if len(enough) else np.arange(len(sizes))
+    return int(among[sizes[among].argmin()])
 
 
 def few_permutations_reason(draws: int, settings: MetricSettings) -> Reason | None:

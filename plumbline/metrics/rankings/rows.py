@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
+from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.perception import template_means
@@ -23,6 +25,7 @@ from plumbline.statistics.cluster_permutation import relabelling_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
+from plumbline.statistics.intervals import percentile_array
 from plumbline.statistics.rankings import rank_order
 
 CHANCE = "chance"
@@ -43,6 +46,8 @@ class PromptRankings:
         The columns `event` (a scale) or `probe` (a word) of each ranking.
     scales : int
         How many of the rankings are of scales; these come first.
+    scale_words : tuple of tuple of str
+        The words of each scale.
     order : (m, n) int32
         Faces by rank, best first.
     """
@@ -50,6 +55,7 @@ class PromptRankings:
     records: pl.DataFrame
     names: tuple[Row, ...]
     scales: int
+    scale_words: tuple[tuple[str, ...], ...]
     order: NDArray[np.int32]
 
 
@@ -106,8 +112,9 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return Skew@k, MaxSkew@k and NDKL of every attribute with labels, for every scale and word of `perception`.
 
     Images are ranked by cosine, equal ones by image id; unlabelled images take no rank. Scales have rows against equal
-    desired shares, against the shares of the ranked set, and `floored` ones for groups that are absent from the top
-    k; words against equal shares. None for an encoder without cosines.
+    desired shares, against the shares of the ranked set, `floored` ones for groups that are absent from the top k, and
+    `mean_of_words`: the mean of the Skew@k of its words in place of the Skew@k of their mean; words against equal
+    shares. None for an encoder without cosines.
     """
     prepared = [
         partial(_attribute_rankings, cell, logits, prompts, groups, settings)
@@ -138,7 +145,7 @@ def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
         order[i] = rank_order(by_word[:, [words.index(word) for word in scale]].mean(axis=1))[0]
     for i in range(len(words)):
         order[len(suite.scales) + i] = rank_order(by_word[:, i])[0]
-    return PromptRankings(labels[rows], tuple(names), len(suite.scales), order)
+    return PromptRankings(labels[rows], tuple(names), len(suite.scales), tuple(suite.scales.values()), order)
 
 
 def _attribute_rankings(
@@ -146,9 +153,17 @@ def _attribute_rankings(
 ) -> AttributeRankings | None:
     """Leave the unlabelled images out of the rankings; None where nothing can be compared."""
     labelled = groups.codes >= 0
-    k = default_k(int(labelled.sum()))
+    n = int(labelled.sum())
+    k = default_k(n) if settings.skew_k == "auto" else settings.skew_k
     if len(groups.names) < 2 or k < 1:
         return None
+    if k > n:
+        raise MetricError(
+            "Skew@k needs as many images as k",
+            where=f"{cell.model} on {cell.dataset}, {groups.attribute}",
+            found=f"statistics.skew_k {k:,}, and {n:,} labelled images",
+            expected=f"at most {n:,}, or `skew_k: auto`",
+        )
     suite, codes = logits.suite, groups.codes[labelled]
     common = base_row(cell, suite=suite.id, suite_hash=suite.hash, attribute=groups.attribute)
     kept = prompts.order
@@ -182,6 +197,36 @@ def _top_rows(ranking: AttributeRankings) -> Iterator[Row]:
                 i, "max_skew_at_k", desired, each.columns(ranking.reasons, ranking.few_permutations) | {"k": k}
             )
         yield ranking.chance_row("max_skew_at_k", desired, chance) | {"k": k}
+        if desired == "equal":
+            yield from _word_mean_rows(ranking, top)
+
+
+def _word_mean_rows(ranking: AttributeRankings, top: TopSample) -> Iterator[Row]:
+    """Give the mean over the words of a scale of Skew@k and MaxSkew@k against equal shares, absent groups floored.
+
+    The paper does not say whether a dimension's skew is that of the ranking by its mean cosine, as the other rows have
+    it, or the mean of the skews of its prompts. Replicates draw the same images for every word.
+    """
+    scales = ranking.prompts.scales
+    place = {name["probe"]: scales + i for i, name in enumerate(ranking.prompts.names[scales:])}
+
+    def skews(counts: NDArray[Any]) -> NDArray[np.float64]:
+        return np.log(np.maximum(counts, 1) * (len(ranking.names) / ranking.k))
+
+    for i, words in enumerate(ranking.prompts.scale_words):
+        chosen = [place[word] for word in words]
+        value, drawn = skews(top.counts[chosen]), skews(top.resampled[chosen])
+        of_groups = percentile_array(value.mean(axis=0), drawn.mean(axis=0), confidence=ranking.settings.confidence)
+        named = {"k": ranking.k}
+        for j, group in enumerate(ranking.names):
+            small = group_size_reason(int(top.sizes[j]), ranking.settings.min_group)
+            columns = of_groups[j].columns(small, ranking.few_clusters) | named | {"n": int(top.sizes[j])}
+            yield ranking.row(i, "skew_at_k", "mean_of_words", columns | {"group": group})
+        largest = percentile_array(
+            value.max(axis=1).mean()[None], drawn.max(axis=1).mean(axis=0)[None], confidence=ranking.settings.confidence
+        )
+        columns = largest[0].columns(ranking.few_clusters) | named | {"n": ranking.ranked.n}
+        yield ranking.row(i, "max_skew_at_k", "mean_of_words", columns)
 
 
 def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> Iterator[Row]:

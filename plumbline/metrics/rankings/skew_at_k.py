@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.rankings.ranking import Desired, ImageClusters, RankedGroups, Shares, rank_labelled
+from plumbline.metrics.rankings.ranking import Desired, ImageClusters, RankedGroups, Shares, group_apart, rank_labelled
 from plumbline.reasons import reason
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import bca_array, percentile_array, wilson
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import largest_low
 from plumbline.statistics.permutation import upper_p_values
+from plumbline.statistics.power import Detectable, detectable_value
 from plumbline.statistics.rankings import (
     CLUSTER_RESAMPLES,
     cluster_resampled_top_counts,
@@ -414,7 +415,27 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
         )
     ]
     n = np.full(len(skew), top.sizes.sum())
-    return SkewEstimates(by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance))
+    detectable = [_detectable(each.T, top, desired) for each in top.chance]
+    detectable *= len(skew) // len(detectable)
+    largest_skew = EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons, detectable=detectable)
+    return SkewEstimates(by_group, largest_skew, _log(chance))
+
+
+def _detectable(counts: NDArray[np.int64], top: TopSample, desired: Shares) -> Detectable:
+    """Return the MaxSkew@k that the test finds: (p, g) counts are those of random rankings.
+
+    The k best are an event with a rate in each group, and one group has it more often than the others.
+    """
+    totals, expected = (
+        np.broadcast_to(top.sizes, (len(counts), 1, len(top.sizes))),
+        _expected(top.sizes[None, :, None], top.k, desired),
+    )
+
+    def largest(chosen: NDArray[Any], _: NDArray[Any]) -> NDArray[np.float64]:
+        return _log(share_ratios(chosen[..., 0, :], expected[0, :, 0]).max(axis=-1))
+
+    apart = group_apart(top.sizes, desired)
+    return detectable_value(counts[:, None], totals, largest, apart=apart, least_p=top.least_p)
 
 
 def _log_error(value: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:

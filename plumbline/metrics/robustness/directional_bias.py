@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.reasons import Reason, joined, reason
+from plumbline.reasons import MIN_GROUP, Reason, joined, reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.jackknife import hotelling_p_value, occurring_codes, standard_errors, t_intervals, unit_sums
 from plumbline.statistics.maxima import largest_difference
+from plumbline.statistics.power import Detectable, detectable_by_f
 
 
 @dataclass(frozen=True)
@@ -240,10 +241,19 @@ def gap_of_codes(
 
 
 class _JointTest(NamedTuple):
-    """A test that several means are equal: its p, and the least that the largest must exceed the smallest by."""
+    """A test that several means are equal.
+
+    Attributes
+    ----------
+    p, least : float
+        Its p, and the least that the largest mean must exceed the smallest by.
+    detectable : Detectable
+        By how much the mean that is known least must differ from the others to be found.
+    """
 
     p: float
     least: float
+    detectable: Detectable = Detectable()
 
 
 def _welch(
@@ -259,7 +269,11 @@ def _welch(
     unequal = float(((1 - weight / weight.sum()) ** 2 / (units - 1)).sum())
     factor, df = (g - 1) * (1 + 2 * (g - 2) / (g**2 - 1) * unequal), (g**2 - 1) / (3 * unequal)
     critical = factor * float(fdtri(g - 1, df, confidence))
-    return _JointTest(float(fdtrc(g - 1, df, distance / factor)), _least(contrast, distance, critical))
+    # The noncentrality of one mean apart by 1, of those whose group is large enough to be told.
+    information = weight * (1 - weight / weight.sum())
+    enough = units >= MIN_GROUP
+    found = detectable_by_f(float(information[enough if enough.any() else units > 0].min()), groups=g, df=df)
+    return _JointTest(float(fdtrc(g - 1, df, distance / factor)), _least(contrast, distance, critical), found)
 
 
 def _hotelling(mean: NDArray[np.float64], sums: NDArray[np.float64], p: float, confidence: float) -> _JointTest:
@@ -269,10 +283,14 @@ def _hotelling(mean: NDArray[np.float64], sums: NDArray[np.float64], p: float, c
     if np.isnan(p):
         return _JointTest(p, 0.0)
     (u, g), rows = sums.shape, sums[:, 1:] - sums[:, :1]
-    contrast = np.linalg.solve(rows.T @ rows * u / (u - 1), mean[1:] - mean[0])
+    covariance = rows.T @ rows * u / (u - 1)
+    contrast = np.linalg.solve(covariance, mean[1:] - mean[0])
+    precision = np.linalg.inv(covariance)
+    information = min(float(precision.sum()), float(np.diag(precision).min()))
+    found = detectable_by_f(information * (u - g + 1) / (u - 1), groups=g, df=u - g + 1)
     critical = float(fdtri(g - 1, u - g + 1, confidence)) * (g - 1) * (u - 1) / (u - g + 1)
     distance = float(contrast @ (mean[1:] - mean[0]))
-    return _JointTest(p, _least(np.append(contrast, -contrast.sum()), distance, critical))
+    return _JointTest(p, _least(np.append(contrast, -contrast.sum()), distance, critical), found)
 
 
 def _least(contrast: NDArray[np.float64], distance: float, critical: float) -> float:
@@ -326,7 +344,7 @@ def _undefined(between: tuple[Any, ...], n: int, why: Reason) -> MaxDifference:
 
 def _without_interval(value: float, p: float, n: int, why: Reason, between: tuple[Any, ...]) -> MaxDifference:
     nan = float("nan")
-    return MaxDifference(value, nan, nan, n, p, (why,), between)
+    return MaxDifference(value, nan, nan, n, p, (why,), None, between)
 
 
 def _largest(
@@ -347,7 +365,7 @@ def _largest(
     low, why = low if low > 0 else max(joint.least, 0.0), None
     if joint.p > 1 - confidence:
         low, why = 0.0, reason("reaches_zero", compared=compared)
-    return MaxDifference(value, low, high, n, joint.p, joined(why), between)
+    return MaxDifference(value, low, high, n, joint.p, joined(why), joint.detectable, between)
 
 
 # The neutral control (Al Sahili et al., appendix A): how alike portraits that show no gender and no race look.

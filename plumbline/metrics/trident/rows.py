@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -140,15 +141,28 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
         trials = np.full(len(won), int(chosen.sum()))
         counted = np.stack([won, trials], axis=1)
         estimate, permuted = _estimate_cluster_gap(counted, groups, test.clusters, names, settings)
-    detectable = detectable_columns(permuted, _GAP_OF_SUMS.value, sizes, settings)
+    permutation = None if test.clusters is None else ClusterPermutation.of(groups.codes, test.clusters)
+    detectable = detectable_columns(
+        permuted[..., :1, :],
+        permuted[..., 1:, :],
+        _gap_of_sums,
+        sizes,
+        settings,
+        least_p=permutation.least_gap_p if permutation else 0.0,
+        clusters=int(permutation.clusters.max()) + 1 if permutation else None,
+    )
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
     few = few_clusters_reason(test.clusters)
     row = test.row("probe_rate_gap", "by_valence", event=valence)
     yield row | estimate.columns(small, few) | detectable | {"n": int(sizes.sum())}
 
 
+def _gap_of_sums(won: NDArray[Any], trials: NDArray[Any]) -> NDArray[np.float64]:
+    return batched_parity_difference(won[..., 0, :], trials[..., 0, :])
+
+
 _GAP_OF_SUMS = Disparity(
-    lambda sums: batched_parity_difference(sums[..., 0, :], sums[..., 1, :]),
+    lambda sums: _gap_of_sums(sums[..., :1, :], sums[..., 1:, :]),
     lambda sums: group_rates(sums[..., :1, :], sums[..., 1:, :]),
 )
 """The gap of (..., 2, g) wins and trials."""

@@ -1,0 +1,230 @@
+"""How far an audit file reproduces the papers: which printed table it covers, and whether by the paper's protocol."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from plumbline.catalog.published import differences, published_tables, published_values, published_words
+from plumbline.catalog.schema import NO_INSTRUCTION, Schema
+from plumbline.catalog.studies import recognise
+from plumbline.catalog.suites import TASKS
+from plumbline.config.audit import Audit
+from plumbline.world.folders import PLANTED
+
+TEXT, GENERATION, OUTCOMES = "text", "generation", "outcomes"
+"""Dataset of a text space, and the suites of generated texts and of several tasks together."""
+
+_ANNOTATED = ("fleiss_kappa", "judge_precision", "judge_recall")
+_UNPUBLISHED: dict[str, str] = {
+    "absent": "no number is printed",
+    "suspect": "suspect: a copy error of the paper",
+    "not_comparable": "not comparable as printed",
+}
+_MIXED = {"trident_mixed": "trident"}
+
+REPRODUCTION_SCHEMA: Schema = {
+    "paper": pl.String,
+    "table": pl.String,
+    "title": pl.String,
+    "cells": pl.Int64,
+    "reproduced": pl.Int64,
+    "other_protocol": pl.Int64,
+    "cannot": pl.Int64,
+    "why": pl.String,
+}
+"""One row a table of a paper of which an audit measures anything: how many of its cells are measured as the paper did,
+by another protocol, and cannot be. `why`: each reason with its number of cells, the most frequent first."""
+
+
+class Run:
+    """What an audit file runs, in the words of the published values.
+
+    Parameters
+    ----------
+    audit : Audit
+    addresses : mapping of str to str
+        Model -> address, as `plumbline.report.comparison.compare_with_published` takes them.
+    datasets : mapping of str to str
+        Dataset -> reader, those of the planted world left out.
+    """
+
+    def __init__(self, audit: Audit, addresses: Mapping[str, str], datasets: Mapping[str, str]) -> None:
+        self.audit, self.datasets = audit, datasets
+        known = {model: found.id for model, address in addresses.items() if (found := recognise(address))}
+        self.models = {name: [m for m, of in known.items() if of == name] for name in known.values()}
+
+    @property
+    def scorer_kinds(self) -> set[str]:
+        """Return the kinds of the scorers."""
+        return {getattr(entry, "origin", None) or entry.kind for entry in self.audit.scorers.values()}
+
+    @cached_property
+    def _mitigations(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: {key: value for key, value in settings.model_dump(mode="json").items() if value is not None}
+            for name, settings in self.audit.mitigations.items()
+        }
+
+    def protocol(self, model: str, dataset: str, cell: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how this audit makes the number of a published cell, in the keys of the papers' protocols.
+
+        Of a mitigation its settings, `fit_on` (the reader of the dataset that it is fitted on), `pairs` (that of the
+        image-text pairs; `labels` where captions are made of labels) and `artefacts` (`authors` where they are
+        given). Of generated texts the decoding, the number of `seeds`, and `sets`: all, or a sample.
+        """
+        condition = str(cell.get("condition"))
+        if condition in self._mitigations:
+            settings = self._mitigations[condition]
+            fitted_on, pairs = settings.get("fit_on", dataset), settings.get("pairs")
+            return {
+                **settings,
+                "fit_on": self.datasets.get(fitted_on, fitted_on),
+                "pairs": "labels" if pairs is None else self.datasets.get(pairs, pairs),
+                "artefacts": "authors" if settings.get("from") else "own",
+            }
+        if cell.get("suite") != GENERATION:
+            return {}
+        decoding = {**self.audit.generation.decoding.said, **self.audit.lvlms[model].decoding.said}
+        entries = [e for e in self.audit.designs.get((model, dataset), ()) if _asks(e, cell)]
+        seeds = {seed for entry in entries for seed in entry.seeds}
+        sampled = all(e.occupations is not None or e.sets_per_occupation is not None for e in entries)
+        endpoint = self.audit.lvlms[model].endpoint
+        return {
+            "temperature": None if endpoint and endpoint.defaults else decoding.get("temperature", 0.75),
+            "max_new_tokens": decoding.get("max_new_tokens", 512),
+            "seeds": len(seeds),
+            "sets": "a sample" if sampled else "all",
+        }
+
+    def why_not(self, model: str, dataset: str, cell: Mapping[str, Any]) -> str | None:
+        """Return why this audit does not measure a published cell by one model on one dataset; None where it does."""
+        audit, suite, condition = self.audit, cell["suite"], str(cell["condition"])
+        if suite == GENERATION:
+            return self._why_not_generated(model, dataset, cell)
+        if dataset == TEXT:
+            return None if model in audit.used_encoders else "its checkpoint is asked nothing"
+        suites = audit.cells.get((dataset, model))
+        if suites is None:
+            return "its dataset is not asked of its checkpoint"
+        needed = TASKS if suite == OUTCOMES else (_MIXED.get(suite, suite),) if suite else ()
+        if lacking := [name for name in needed if name not in suites]:
+            return f"the suite {lacking[0]} is not asked"
+        if condition != "before" and condition not in audit.mitigated.get((dataset, model), {}):
+            return f"the mitigation {condition} is not tried"
+        return None
+
+    def _why_not_generated(self, model: str, dataset: str, cell: Mapping[str, Any]) -> str | None:
+        audit, metric = self.audit, str(cell["metric"])
+        if not any(_asks(entry, cell) for entry in audit.designs.get((model, dataset), ())):
+            return "its prompt is not asked of its checkpoint about its dataset"
+        if cell["scorer"] is not None and cell["scorer"] not in self.scorer_kinds:
+            return f"no scores of the kind {cell['scorer']}"
+        if metric in _ANNOTATED and audit.language.annotations is None:
+            return "no annotations by people"
+        if metric.startswith("base_llm") and audit.lvlms[model].base_llm is None:
+            return "its language model is not asked"
+        return None
+
+
+def _asks(entry: Any, cell: Mapping[str, Any]) -> bool:
+    prompt, instruction = cell.get("prompt"), cell.get("instruction") or NO_INSTRUCTION
+    attribute = cell.get("attribute")
+    subset = entry.subsets == "all" or attribute not in _SUBSETS or attribute in entry.subsets
+    return subset and (prompt is None or prompt in entry.prompt_ids) and instruction in entry.instructions
+
+
+_SUBSETS = ("race_gender", "physical_gender", "physical_race")
+
+
+def run_of(audit: Audit, addresses: Mapping[str, str]) -> Run:
+    """Return what an audit file runs; a planted folder is laid out like the real dataset, and is not it."""
+    datasets = {
+        name: entry.published or entry.reader
+        for name, entry in audit.datasets.items()
+        if not entry.root.startswith(PLANTED)
+    }
+    return Run(audit, addresses, datasets)
+
+
+def reproduction(run: Run) -> pl.DataFrame:
+    """Say of every table of every paper of which an audit measures anything how far it is reproduced.
+
+    Returns
+    -------
+    DataFrame
+        In `REPRODUCTION_SCHEMA`, in the order of the papers. Nothing needs to have been computed.
+    """
+    titles, values, words = published_tables(), published_values(), published_words()
+    mine = pl.col("checkpoint").is_in(list(run.models))
+    papers = {*values.filter(mine)["paper"], *words.filter(mine)["paper"]}
+    rows = []
+    for (paper, table), title in titles.items():
+        if paper not in papers:
+            continue
+        cells = values.filter(paper=paper, table=table)
+        states = Counter(_state(run, cell) for cell in cells.iter_rows(named=True))
+        if cells.is_empty():
+            lists = words.filter(paper=paper, table=table).unique(["row", "column"])
+            states = Counter(_state_of_words(run, one) for one in lists.iter_rows(named=True))
+        of = {kind: sum(n for (state, _), n in states.items() if state == kind) for kind in _STATES}
+        why = [f"{reason} ({n})" for (_, reason), n in states.most_common() if reason]
+        rows.append((paper, table, title, sum(states.values()), *of.values(), "; ".join(why) or None))
+    tables = pl.DataFrame(rows, schema=REPRODUCTION_SCHEMA, orient="row")
+    return tables.filter((pl.col("reproduced") + pl.col("other_protocol")).sum().over("paper") > 0)
+
+
+_STATES = ("reproduced", "other_protocol", "cannot")
+_State = tuple[str, str | None]
+
+
+def _state(run: Run, cell: Mapping[str, Any]) -> _State:
+    """Return how far one published cell is reproduced, where it comes nearest, and why no further."""
+    if cell["status"] in _UNPUBLISHED:
+        return "cannot", _UNPUBLISHED[cell["status"]]
+    found = [_state_of(run, model, dataset, cell) for model, dataset in _places(run, cell)]
+    return min(found, key=lambda state: _STATES.index(state[0]), default=("cannot", _nowhere(run, cell)))
+
+
+def _state_of(run: Run, model: str, dataset: str, cell: Mapping[str, Any]) -> _State:
+    if why := run.why_not(model, dataset, cell):
+        return "cannot", why
+    published = json.loads(cell["protocol"]) if cell["protocol"] else {}
+    differing = differences(published, run.protocol(model, dataset, cell))
+    return ("other_protocol", differing) if differing else ("reproduced", None)
+
+
+def _places(run: Run, cell: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    datasets = (
+        [TEXT] if cell["dataset"] == TEXT else [n for n, reader in run.datasets.items() if reader == cell["dataset"]]
+    )
+    others = cell["reference_checkpoint"]
+    if others is not None and others not in run.models:
+        return
+    every = [model for models in run.models.values() for model in models]
+    for model in every if cell["checkpoint"] is None else run.models.get(cell["checkpoint"], ()):
+        for dataset in datasets:
+            yield model, dataset
+
+
+def _nowhere(run: Run, cell: Mapping[str, Any]) -> str:
+    lacking = [name for name in (cell["checkpoint"], cell["reference_checkpoint"]) if name and name not in run.models]
+    return f"{lacking[0]} is not in this audit" if lacking else f"{cell['dataset']} is not in this audit"
+
+
+def _state_of_words(run: Run, one: Mapping[str, Any]) -> _State:
+    if one["checkpoint"] is None:
+        return "cannot", "the text at hand has lost whose list it is"
+    cell = {"suite": GENERATION, "attribute": one["attribute"], "metric": "stereotype_words", "scorer": None}
+    datasets = [name for name, reader in run.datasets.items() if reader == "socialcounterfactuals"]
+    models = run.models.get(one["checkpoint"], [])
+    if not models:
+        return "cannot", f"{one['checkpoint']} is not in this audit"
+    if all(run.why_not(model, dataset, {**cell, "condition": "before"}) for model in models for dataset in datasets):
+        return "cannot", "its prompts are not asked"
+    return ("cannot", "no judge of stereotypes") if run.audit.language.judge is None else ("reproduced", None)

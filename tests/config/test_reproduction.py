@@ -1,0 +1,91 @@
+"""How far an audit file reproduces the papers, and that numbers of another protocol are shown and not judged."""
+
+import polars as pl
+import pytest
+
+from assets.model_addresses import model_addresses
+from plumbline.catalog.published import differences, published_values
+from plumbline.catalog.schema import metric_frame
+from plumbline.config.file import read_audit
+from plumbline.config.reproduction import REPRODUCTION_SCHEMA, reproduction, run_of
+from plumbline.report.comparison import compare_with_published
+from resources.checkout import PROJECT
+
+DMM = "data_matters_most"
+
+
+def run(study, **changes):
+    audit = read_audit(PROJECT / "studies" / f"{study}.yaml").model_copy(update=changes)
+    return run_of(audit, model_addresses(audit))
+
+
+def table_of(tables, name, paper=DMM):
+    return tables.filter(paper=paper, table=name).row(0, named=True)
+
+
+def test_all_cells_of_table_3_are_reached_and_those_that_are_fit_to_be_compared_are_of_another_protocol():
+    tables = reproduction(run("data-matters-most"))
+    assert dict(tables.schema) == {name: kind() for name, kind in REPRODUCTION_SCHEMA.items()}
+    three = table_of(tables, "3")
+    assert (three["cells"], three["reproduced"]) == (280, 0)
+    # The rest is suspect in print: no cell lacks a run.
+    assert three["other_protocol"] + published_values().filter(paper=DMM, table="3", status="suspect").height == 280
+    for said in ("artefacts own in place of authors", "fit_on fairface in place of coco", "pairs labels in place of"):
+        assert said in three["why"]
+    assert table_of(tables, "1")["reproduced"] == 120 and table_of(tables, "1")["why"] is None
+
+
+def test_what_cannot_be_reproduced_says_why():
+    tables = reproduction(run("lvlm-counterfactuals"))
+    assert table_of(tables, "1", "lvlm_counterfactuals")["why"].startswith("no scores of the kind perspective (150)")
+    assert "no judge of stereotypes (60)" in table_of(tables, "21", "lvlm_counterfactuals")["why"]
+    assert table_of(tables, "30", "lvlm_counterfactuals")["reproduced"] == 288
+    assert (tables["cells"] == tables["reproduced"] + tables["other_protocol"] + tables["cannot"]).all()
+    # Nothing of a paper: its tables are not listed.
+    assert set(reproduction(run("trident"))["paper"]) == {"tripro", "social_perception"}
+
+
+def test_a_smaller_generation_is_another_protocol():
+    study = run("lvlm-counterfactuals").audit
+    one_seed = tuple(entry.model_copy(update={"seeds": (0, 1)}) for entry in study.generate)
+    tables = reproduction(run("lvlm-counterfactuals", generate=one_seed))
+    thirty = table_of(tables, "30", "lvlm_counterfactuals")
+    assert (thirty["reproduced"], thirty["other_protocol"]) == (0, 288)
+    assert "seeds 2 in place of 1 (288)" in thirty["why"]
+
+
+@pytest.mark.parametrize(
+    ("published", "of_run", "told"),
+    [
+        ({}, {"epochs": 8}, None),
+        ({"epochs": 3}, {"epochs": 3, "width": 7}, None),
+        ({"epochs": 3, "pairs": "laion"}, {"epochs": 8}, "epochs 8 in place of 3"),
+        ({"epochs": 3, "pairs": "laion"}, {"epochs": 8, "pairs": "labels"},
+         "epochs 8 in place of 3, pairs labels in place of laion"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_said(published, of_run, told):
+    assert differences(published, of_run) == told
+
+
+def test_a_number_of_another_protocol_is_shown_and_not_judged():
+    key = {
+        "metric": "max_skew", "definition": "mean_over_pairs", "model": "openclip-b32-2b", "dataset": "fairface",
+        "suite": "crime", "event": "crime", "attribute": "race", "statistic": "estimate",
+        "value": 1.5, "ci_low": 1.4, "ci_high": 1.6, "n": 10954,
+    }  # fmt: skip
+    rows = metric_frame([{**key, "condition": name} for name in ("before", "prompt_array_race", "prompt_array_gender")])
+    same = run("data-matters-most")
+    compared = compare_with_published(
+        rows, encoders=model_addresses(same.audit), datasets=same.datasets, protocol_of=same.protocol
+    )
+    # Trained for race, it stands beside the columns of race alone.
+    by_condition = {row["condition"]: row for row in compared.iter_rows(named=True)}
+    assert set(by_condition) == {"before", "prompt_array_race"}
+    other = by_condition["prompt_array_race"]
+    assert (other["published"], other["measured"], other["within"], other["difference"]) == (1.51, 1.5, None, None)
+    assert other["other_protocol"] == "pairs labels in place of laion"
+    assert other["note"].startswith("other protocol: pairs labels")
+    assert by_condition["before"]["within"] is not None and by_condition["before"]["other_protocol"] is None
+    unknown = compare_with_published(rows, encoders=model_addresses(same.audit), datasets=same.datasets)
+    assert unknown.filter(pl.col("condition") != "before")["within"].null_count() == 0

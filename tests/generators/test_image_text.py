@@ -1,0 +1,205 @@
+"""Today's models of images and texts: each type against its own processor and `generate`, row by row."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_image_text import IMAGE_TEXT
+from upath import UPath
+
+from plumbline.checkpoints.device import Placement
+from plumbline.digests import digest_file
+from plumbline.errors import CheckpointError, GenerationError
+from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, READS_TOGETHER, SHARES
+from plumbline.generators.folders import generator_files, load_backend
+from plumbline.generators.generation import GenerationStore, generate
+from plumbline.generators.loaded_model import identity_from_files
+from plumbline.images.decoding import decode
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+PROMPTS = ["What is this person like?", "Describe this image.\nIn detail, please."]
+DECODING = Decoding(max_new_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory):
+    """A wide image, a high one and a square one: other tiles and other numbers of tokens each."""
+    folder, made = tmp_path_factory.mktemp("images"), []
+    for number, size in enumerate([(40, 90, 3), (90, 40, 3), (64, 64, 3)]):
+        path = folder / f"{number}.png"
+        Image.fromarray(np.random.default_rng(number).integers(0, 256, size, dtype=np.uint8)).save(path)
+        made.append(Subject(digest_file(path), path))
+    return made
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    @cache
+    def get(name):
+        folder = tmp_path_factory.mktemp(name)
+        IMAGE_TEXT[name](folder)
+        files = generator_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
+        return folder, load_backend(files, Placement())
+
+    return get
+
+
+def rows(backend, subjects, decoding, prompts=PROMPTS, seeds=(0, 1)):
+    questions = [Question("p", "none", prompt, seed) for prompt in prompts for seed in seeds]
+    return [
+        Asked(subject, question, row_key(backend.identity, subject, question, decoding))
+        for subject in subjects
+        for question in questions
+    ]
+
+
+def answered(backend, asked, decoding):
+    found = dict(backend.answers(asked, decoding))
+    return [found[position] for position in range(len(asked))]
+
+
+class SlowDraws:
+    """A logits processor that leaves only the row's own token: the last step of `generate` then takes it."""
+
+    def __init__(self, key):
+        self.drawn = np.random.Generator(np.random.Philox(key=int(key, 16)))
+
+    def __call__(self, input_ids, scores):
+        sums = scores.double().softmax(-1).cumsum(-1)
+        token = int(torch.searchsorted(sums[0], self.drawn.random() * sums[0, -1], right=True))
+        alone = torch.full_like(scores, -torch.inf)
+        alone[0, token] = 0.0
+        return alone
+
+
+class Slow:
+    """transformers' own way: processor, whole prompt with its image, `generate`, one row after the other."""
+
+    def __init__(self, folder):
+        from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoProcessor
+
+        self.model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        self.processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
+        if "Llama4" not in type(self.model).__name__:
+            self.processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+
+    def answer(self, row, decoding):
+        from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
+
+        image = decode(row.subject.path)
+        if self.processor.chat_template:
+            content = [{"type": "image", "image": image}, {"type": "text", "text": row.question.text}]
+            inputs = self.processor.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=True, return_dict=True, return_tensors="pt",
+                add_generation_prompt=True,
+            )  # fmt: skip
+        else:
+            inputs = self.processor(text=f"<image>{row.question.text}", images=image, return_tensors="pt")
+        inputs.pop("labels", None)
+        # Llama 4's processor gives bfloat16.
+        inputs["pixel_values"] = inputs["pixel_values"].float()
+        steps = [TemperatureLogitsWarper(0.75), TopKLogitsWarper(50), SlowDraws(row.key)]
+        out = self.model.generate(
+            **inputs, do_sample=False, max_new_tokens=decoding.max_new_tokens,
+            logits_processor=LogitsProcessorList(steps), pad_token_id=3,
+        )  # fmt: skip
+        length = inputs["input_ids"].shape[1]
+        tokens = out[0, length:].tolist()
+        stopped = tokens[-1] in self.model.generation_config.eos_token_id
+        return tokens[: len(tokens) - stopped], length, "stop" if stopped else "length"
+
+
+@pytest.mark.parametrize("name", IMAGE_TEXT)
+def test_answers_are_those_of_generate_row_by_row_and_whatever_is_beside_them(name, loaded, subjects):
+    folder, backend = loaded(name)
+    assert backend.shares == (name != "paligemma")
+    asked = rows(backend, subjects, DECODING)
+    together = answered(backend, asked, DECODING)
+    slow = Slow(folder)
+    for row, answer in list(zip(asked, together, strict=True))[::2]:
+        tokens, length, reason = slow.answer(row, DECODING)
+        whole = slow.processor.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+        assert (answer.prompt_tokens, answer.finish_reason, answer.new_tokens) == (length, reason, len(tokens))
+        assert (answer.thinking if name == "qwen3_5" else answer.text) == whole
+    assert len({answer.text + answer.thinking for answer in together}) > len(together) / 2
+    assert answered(backend, asked[5:6], DECODING) == together[5:6]
+
+
+def test_every_type_that_transformers_maps_is_proved_or_said_not_to_be():
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as MAPPED
+
+    families = [kind for family in GENERATOR_FAMILIES.values() if family.sees for kind in family.model_types]
+    assert sorted([*families, *NOT_MEANT]) == sorted(MAPPED)
+    assert {*SHARES, *READS_TOGETHER} == set(IMAGE_TEXT)
+
+
+def test_a_prompt_that_names_the_image_token_is_refused(loaded, subjects):
+    _, backend = loaded("internvl")
+    asked = rows(backend, subjects[:1], DECODING, prompts=["What is <IMG_CONTEXT> like?"])
+    with pytest.raises(GenerationError, match="leave the place of the image"):
+        list(backend.answers(asked, DECODING))
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_answers(loaded, subjects, tmp_path):
+    _, backend = loaded("qwen2_5_vl")
+    asked = rows(backend, subjects, DECODING)
+    whole = generate(backend, asked, DECODING, GenerationStore(UPath(tmp_path / "whole")))
+    store = GenerationStore(UPath(tmp_path / "cut"))
+    generate(backend, asked[:5], DECODING, store)
+    rest = generate(backend, asked, DECODING, store)
+    assert rest.reused == 5
+    assert rest.frame.equals(whole.frame)
+
+
+def test_rows_are_as_many_as_fit_and_fewer_where_memory_runs_out(loaded, subjects, monkeypatch):
+    from plumbline.generators import transformers_backend
+
+    _, backend = loaded("gemma3")
+    asked = rows(backend, subjects, DECODING)
+    together = answered(backend, asked, DECODING)
+    monkeypatch.setattr(backend, "rows_at_once", None)
+    # 2 layers x keys and values x 2 heads x 8 wide x 4 bytes; 60 to 90 tokens and 8 new ones.
+    monkeypatch.setattr(transformers_backend, "free_memory", lambda device: 12 * 2 * 2 * 2 * 8 * 4 * 90 / 0.4)
+    batch, tried = backend._batch, []
+
+    def short_of_memory(asked, *rest):
+        tried.append(len(asked))
+        if len(asked) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return batch(asked, *rest)
+
+    monkeypatch.setattr(backend, "_batch", short_of_memory)
+    assert answered(backend, asked, DECODING) == together
+    assert tried == [8, 4, 4, 4]
+    assert backend.rows_at_once == 4
+
+
+def test_a_template_that_puts_the_prompt_first_is_read_whole(tmp_path, subjects):
+    IMAGE_TEXT["internvl"](tmp_path)
+    template = tmp_path / "chat_template.jinja"
+    template.write_text("{{ messages[0]['content'][1]['text'] }} <IMG_CONTEXT> Answer:")
+    backend = load_backend(
+        generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path), Placement()
+    )
+    assert not backend.shares
+    asked = rows(backend, subjects[:2], DECODING)
+    answers = answered(backend, asked, DECODING)
+    assert len({answer.text for answer in answers}) > 4
+    assert answered(backend, asked[2:3], DECODING) == answers[2:3]
+
+
+def test_a_checkpoint_without_a_chat_template_says_so(tmp_path):
+    IMAGE_TEXT["mistral3"](tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    with pytest.raises(CheckpointError, match="has no chat template"):
+        load_backend(files, Placement())
+
+
+def test_the_identity_is_known_from_the_files(loaded):
+    folder, backend = loaded("qwen3_vl")
+    files = generator_files("qwen3_vl", f"local-dir:{folder}", project=folder, fetched=folder)
+    assert identity_from_files(files, Placement()) == backend.identity
