@@ -94,11 +94,12 @@ def _tracked(
     parameters: dict[str, Any] = {
         "lvlm": model,
         "instruction": instruction,
-        "address": lvlm_address(entry),
         "slices": ", ".join(stored.slices),
-        "cell_id": stored.identity[:SHOWN_DIGITS],
-        "audit_file": audit_file(stored.workspace),
-        "prompts": str(details["prompts"])[:SHOWN_DIGITS],
+        # Last by their names: the comparison of runs begins with the first parameters that differ.
+        "trace.address": lvlm_address(entry),
+        "trace.cell_id": stored.identity[:SHOWN_DIGITS],
+        "trace.audit_file": audit_file(stored.workspace),
+        "trace.prompts": str(details["prompts"])[:SHOWN_DIGITS],
         **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
@@ -137,6 +138,8 @@ def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, flo
     rows = _of_scorer(frame, first_scorer).filter(
         pl.col("definition") == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
         pl.col("occupation").is_null(),
+        # What each group got is in the tables: hundreds of charts hold a browser for minutes.
+        pl.col("group").is_null(),
     )
     metrics: dict[str, float] = {}
     for row in rows.iter_rows(named=True):

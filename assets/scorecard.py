@@ -28,7 +28,17 @@ _AUDIT = "audit"
     owners=OWNERS,
     kinds={"polars", "parquet", "mlflow"},
     code_version=code_version(
-        cells_of, in_columns, drawn, shells=[__name__, "assets.delivery", "assets.findings", "resources.tracking"]
+        cells_of,
+        in_columns,
+        drawn,
+        shells=[
+            __name__,
+            "assets.delivery",
+            "assets.findings",
+            "assets.pictures",
+            "resources.served",
+            "resources.tracking",
+        ],
     ),
 )
 def scorecard(

@@ -88,11 +88,12 @@ def _tracked(
         "encoder": model,
         "dataset": dataset,
         "condition": condition,
-        "address": audit.encoders[model].address,
-        "labeller": extended["labeller"] or "none",
-        # What differs when the same cell was audited again: equal names and parameters would say nothing in Compare.
-        "cell_id": stored.identity[:SHOWN_DIGITS],
-        "audit_file": audit_file(stored.workspace),
+        # Last by their names: the comparison of runs begins with the first parameters that differ. The cell is what
+        # differs when the same one was audited again.
+        "trace.address": audit.encoders[model].address,
+        "trace.labeller": extended["labeller"] or "none",
+        "trace.cell_id": stored.identity[:SHOWN_DIGITS],
+        "trace.audit_file": audit_file(stored.workspace),
         **{f"suite.{suite.id}": suite.hash[:SHOWN_DIGITS] for suite in stored.suites},
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
@@ -124,7 +125,7 @@ def _tracked(
             **run_note(context, f"Cell `{dataset}|{model}`", asset="tracked_run", report=report_of(model, dataset)),
         },
         headlines=scorecard_numbers(frame.filter(pl.col("condition") == BEFORE)) if condition == BEFORE else {},
-        metrics=judged_numbers(frame, condition)
+        metrics=(judged_numbers(frame, condition) if of_texts and stored.mitigations else {})
         | headline_metrics(frame, condition, of_texts=of_texts)
         | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},

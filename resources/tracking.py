@@ -1,8 +1,10 @@
 """MLflow: one run a cell and condition, found again by its tag, and one model a checkpoint, over the plain client."""
 
+import base64
 import json
 import os
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.provenance.tracked_numbers import ON_JUDGED
+from plumbline.provenance.tracked_numbers import ON_JUDGED, sections
 from resources.workspace import Workspace
 
 # Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
@@ -310,10 +312,13 @@ def _view(
         "columnOrder": ["attributes.`Run Name`", f"params.`{parameter}`", *columns],
         "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 170)},
         "compareRunCharts": [],
+        # Charts of what is folded are not drawn: hundreds of them hold a browser for minutes.
         "compareRunSections": [
-            {"uuid": first, "name": first, "display": True, "isReordered": True, "isGenerated": True}
+            {"uuid": each, "name": each, "display": each == first, "isReordered": True, "isGenerated": True}
+            for each in dict.fromkeys([first, "Model metrics", *sections()])
         ],
         "isAccordionReordered": True,
         "runsHiddenMode": "FIRST_20_RUNS",
     }
-    return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+    return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})

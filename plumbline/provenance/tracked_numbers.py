@@ -6,6 +6,7 @@ import polars as pl
 
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import MIXED_SUITES
+from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
 from plumbline.report.scorecard import headline_numbers
 
@@ -28,19 +29,27 @@ def scorecard_numbers(rows: pl.DataFrame) -> dict[str, float]:
 
 
 def judged_numbers(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
-    """Return the same on the images on which mitigations are judged, before one and after it alike.
+    """Return the same on the images on which mitigations of texts are judged, before one and after it alike.
 
     Parameters
     ----------
     frame : DataFrame
-        Metric rows of the cell under all conditions.
+        Metric rows of the cell under all conditions, of which only those without a mitigation may be of all images.
     condition : str
-        `before`, or a mitigation's id.
+        `before`, or the id of a mitigation of texts.
     """
-    fewer = (frame["condition"] == BEFORE_TEST_ROWS).any()
-    judged = BEFORE_TEST_ROWS if fewer and condition == BEFORE else condition
-    rows = frame.filter(pl.col("condition") == judged)
+    fewer = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)
+    rows = frame.filter(pl.col("condition") == condition)
+    if condition == BEFORE:
+        rows = pl.concat([rows.join(fewer, on="suite", how="anti", nulls_equal=True), fewer])
     return {f"{ON_JUDGED}/{title}": value for title, value in scorecard_numbers(rows).items()}
+
+
+def sections() -> tuple[str, ...]:
+    """Return the first parts of the names of all numbers that are sent, under which MLflow's page folds its charts."""
+    costs = ("zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision")
+    of_language = (name for name, traits in LANGUAGE_METRICS.items() if traits.headline)
+    return (ON_JUDGED, *sorted({*_HEADLINES, *costs, *of_language}), "loss", "questions_with_evidence")
 
 
 def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True) -> dict[str, float]:

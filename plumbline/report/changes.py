@@ -21,6 +21,8 @@ from plumbline.provenance.diff.tables import (
     VANISHED,
     WORSE,
 )
+from plumbline.report.charts.changes import changes as drawn_changes
+from plumbline.report.charts.chart import Chart
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import agreeing_decimals, bare_p, count, interval, number, percent, points, with_interval
 from plumbline.report.rows import Row
@@ -37,6 +39,7 @@ TITLES = {
     APPEARED: "Appeared: undefined or not asked before",
     VANISHED: "Vanished: undefined or no longer asked",
 }
+_UNITS = {"share": "shares", "number": "other numbers"}
 _RATIOS = ("impact_ratio", "bias_size_elbow", "confound_r_squared", "text_axis_share")
 _SHARES = frozenset(
     {name for name, traits in METRICS.items() if traits.bounds == (0, 1) and name not in _RATIOS}
@@ -139,6 +142,19 @@ class Changes:
             if rows.height
         ]
 
+    @property
+    def pictures(self) -> list[Chart]:
+        """Return charts of what changed with evidence: of shares, and of all other numbers."""
+        told = {TITLES[verdict]: self._of(verdict).to_dicts() for verdict in (REGRESSED, WORSE, BETTER, NEITHER)}
+        charts = []
+        for unit in ("share", "number"):
+            rows = {
+                heading: [_drawn(row) for row in rows if (row["metric"] in _SHARES) == (unit == "share")]
+                for heading, rows in told.items()
+            }
+            charts.append(drawn_changes(rows, _UNITS, unit=unit))
+        return [chart for chart in charts if chart is not None]
+
     def _of(self, verdict: str) -> pl.DataFrame:
         return self.differences.filter(pl.col("verdict") == verdict)
 
@@ -228,6 +244,12 @@ def _model_head(named: bool) -> tuple[str, ...]:
 
 def _numbers(many: int) -> str:
     return f"{count(many)} number{' is' if many == 1 else 's are'}"
+
+
+def _drawn(row: Row) -> Row:
+    names = [] if row["model_old"] != row["model_new"] else [row["model_new"]]
+    what = ", ".join([change_title(row), *names, row["dataset"]])
+    return row | {"what": what} | change_texts(row)._asdict()
 
 
 class ChangeTexts(NamedTuple):

@@ -75,9 +75,12 @@ class Rows:
     ----------
     blocks : tuple of (str, tuple of str)
         Heading and the names of its rows.
+    longest : int
+        Characters of a name that are written.
     """
 
     blocks: tuple[tuple[str, tuple[str, ...]], ...]
+    longest: int = 34
 
     @classmethod
     def plain(cls, names: Iterable[str]) -> Rows:
@@ -96,7 +99,7 @@ class Rows:
     @property
     def texts(self) -> list[str]:
         """Return what is written beside each line."""
-        return [label(heading if name is None else name) for heading, name in self.lines]
+        return [label(heading if name is None else name, longest=self.longest) for heading, name in self.lines]
 
     @property
     def width(self) -> float:
@@ -403,6 +406,7 @@ def _layers(
         "axis": {
             "values": list(range(count_of_lines)),
             "labelExpr": "rows[datum.value]",
+            "labelLimit": 420,
             "gridOpacity": {"condition": {"test": "headings[datum.value]", "value": 0}, "value": 1},
             "labelFontWeight": {"condition": {"test": "headings[datum.value]", "value": "bold"}, "value": "normal"},
         },

@@ -1,0 +1,81 @@
+"""What `plumbline ui` serves beside Dagster's pages: the report, figures and check pages, as pages of nobody's."""
+
+import asyncio
+
+import httpx
+import polars as pl
+import pytest
+from starlette.responses import PlainTextResponse
+
+from assets.pictures import WHOLE_AUDIT, keep_pictures
+from orchestration.guard import Guard
+from orchestration.home_pages import with_home_pages
+from resources import served
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
+
+SERVER = "http://127.0.0.1:3000"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+
+
+def get(workspace, path):
+    app = Guard(with_home_pages(PlainTextResponse("dagster"), workspace))
+
+    async def asking():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=SERVER) as client:
+            return await client.get(path)
+
+    return asyncio.run(asking())
+
+
+def test_the_report_is_served_and_can_ask_dagster_for_nothing(workspace):
+    assert get(workspace, served.REPORT).status_code == 404
+    workspace.report.write_text("<p>report", "utf-8")
+    answer = get(workspace, served.REPORT)
+    assert (answer.status_code, answer.text) == (200, "<p>report")
+    policies = answer.headers.get_list("content-security-policy")
+    assert any("sandbox" in each and "allow-same-origin" not in each for each in policies)
+    assert any("frame-ancestors 'none'" in each for each in policies)
+
+
+def test_dagsters_own_pages_are_as_they_were(workspace):
+    answer = get(workspace, "/assets/records")
+    assert answer.text == "dagster" and "sandbox" not in str(answer.headers)
+
+
+def test_a_picture_is_served_where_its_metadata_says(workspace):
+    partition = "fairface|small-bazaar-3k"
+    for where in (partition, WHOLE_AUDIT):
+        shown = keep_pictures(workspace, {"skew": b"png"}, asset="outcome_metrics", partition=where)["picture_skew"]
+        assert len(shown.value) < 1000, "Dagster folds longer Markdown"
+        answer = get(workspace, served.picture("outcome_metrics", where, "skew"))
+        assert f"({answer.request.url.raw_path.decode()})" in shown.value
+        assert (answer.content, answer.headers["content-type"]) == (b"png", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("asset", "partition", "name"),
+    [
+        ("outcome_metrics", "fairface|small-bazaar-3k", "other"),
+        ("outcome_metrics", "..|..", "skew"),
+        ("..", "fairface|small-bazaar-3k", "skew"),
+        ("outcome_metrics", "fairface|nobody", "skew"),
+    ],
+)
+def test_nothing_else_of_the_lake_is_served(workspace, asset, partition, name):
+    table = pl.DataFrame({"name": ["skew"], "png": [b"png"]})
+    workspace.lake.write_table("pictures", table, partition="fairface|small-bazaar-3k|outcome_metrics")
+    assert get(workspace, served.picture(asset, partition, name)).status_code == 404
+
+
+def test_files_of_the_home_beside_these_are_not_served(workspace):
+    (workspace.home / "mlflow.db").write_text("secret", "utf-8")
+    (workspace.quality / "pages").mkdir(parents=True)
+    (workspace.quality / "pages" / "check.html").write_text("<p>check", "utf-8")
+    assert get(workspace, f"{served.QUALITY}/pages/check.html").text == "<p>check"
+    for path in (f"{served.FOLDER}/mlflow.db", f"{served.QUALITY}/../mlflow.db", f"{served.QUALITY}/%2e%2e/mlflow.db"):
+        assert "secret" not in get(workspace, path).text
