@@ -121,6 +121,7 @@ class Tracking:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._failed: tuple[float, TrackingUnavailable] | None = None
+        self._experiment: str | None = None
         self._models: dict[tuple[str, str], str] = {}
 
     def client(self) -> Any:
@@ -138,17 +139,20 @@ class Tracking:
             If the store cannot be used.
         """
         with self._resting_on_error():
-            client = self.client()
-            experiment = client.get_experiment_by_name(EXPERIMENT)
-            if experiment:
-                for tag, view in {} if f"{_VIEW_TAG}{_VIEW}" in experiment.tags else _views().items():
-                    client.set_experiment_tag(experiment.experiment_id, tag, view)
-                return str(experiment.experiment_id)
-            local = self._workspace.tracking_uri.startswith("sqlite:")
-            location = self._workspace.tracking_artifacts.as_uri() if local else None
-            return str(
-                client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS | _views())
-            )
+            if self._experiment is None:
+                self._experiment = self._found_or_made()
+            return self._experiment
+
+    def _found_or_made(self) -> str:
+        client = self.client()
+        experiment = client.get_experiment_by_name(EXPERIMENT)
+        if experiment:
+            for tag, view in {} if f"{_VIEW_TAG}{_VIEW}" in experiment.tags else _views().items():
+                client.set_experiment_tag(experiment.experiment_id, tag, view)
+            return str(experiment.experiment_id)
+        local = self._workspace.tracking_uri.startswith("sqlite:")
+        location = self._workspace.tracking_artifacts.as_uri() if local else None
+        return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS | _views()))
 
     def runs_page(self) -> str:
         """Return where a browser finds the runs, their headline metrics first; raises as `experiment` does."""
@@ -181,6 +185,7 @@ class Tracking:
                 yield
         except TrackingUnavailable as error:
             self._failed = (time.monotonic(), error)
+            self._experiment = None
             self._models.clear()
             raise
         self._failed = None
@@ -252,8 +257,8 @@ class Tracking:
             room = _MOST - len(params)
             client.log_batch(run, metrics=metrics[:room], params=params)
             metrics = metrics[room:]
-        for path, content in cell.files.items():
-            _log_file(client, run, path, content)
+        if cell.files:
+            _log_files(client, run, cell.files)
 
 
 @contextmanager
@@ -269,14 +274,15 @@ def _unavailable_on_error() -> Iterator[None]:
         raise TrackingUnavailable(f"{type(error).__name__}: {' '.join(lines[:1])[:300]}") from error
 
 
-def _log_file(client: Any, run: str, path: str, content: bytes) -> None:
+def _log_files(client: Any, run: str, files: Mapping[str, bytes]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / Path(path).name
-        file.write_bytes(content)
-        parent = str(Path(path).parent)
-        client.log_artifact(run, str(file), None if parent == "." else parent)
+        for path, content in files.items():
+            file = Path(folder) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        client.log_artifacts(run, folder)
 
 
 def _views() -> dict[str, str]:

@@ -147,7 +147,7 @@ def runs_of(tracking, cell):
     return client.search_runs([experiment], f"tags.`{CELL_TAG}` = '{cell}'")
 
 
-@pytest.mark.parametrize("cut", ["log_batch", "log_artifact", "set_terminated"])
+@pytest.mark.parametrize("cut", ["log_batch", "log_artifacts", "set_terminated"])
 def test_a_delivery_that_was_cut_leaves_one_whole_run_after_the_next(tracking, monkeypatch, cut):
     from mlflow import MlflowClient
 
