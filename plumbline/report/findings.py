@@ -12,6 +12,7 @@ from plumbline.catalog.schema import row_ids
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
+from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.disparity import parity_findings, skew_findings
 from plumbline.report.evidence import QUESTION, evidence, finding_of, interval_words, name_of, uncertainty
@@ -28,10 +29,54 @@ _PLACE = "place"
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions."""
+    """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions.
+
+    Of a model that is too weak to interpret on a dataset nothing is told but that.
+    """
     sources = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
     kinds = (skew_findings, parity_findings, _gaps, _harms, *sources)
-    return [finding for kind in kinds for finding in kind(table, reading)]
+    weak = _too_weak(table)
+    if weak.height:
+        table = table.join(weak, on=_CELL, how="anti", nulls_equal=True, maintain_order="left")
+    return [*map(_weakness, weak.to_dicts()), *(finding for kind in kinds for finding in kind(table, reading))]
+
+
+# --- Models at chance
+
+_CELL = ["model", "dataset"]
+
+
+def _too_weak(table: pl.DataFrame) -> pl.DataFrame:
+    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
+    seen = where(table, metric="zero_shot_accuracy", statistic="estimate", condition="before")
+    seen = seen.filter(pl.col("value").is_finite())
+    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
+    weak = seen.filter(at_chance.fill_null(value=False).all().over(_CELL))
+    return weak.sort("value", descending=True).unique(_CELL, keep="first", maintain_order=True).sort(_CELL)
+
+
+def _weakness(row: Row) -> Finding:
+    chance = find(row["reason_codes"], "at_chance")
+    assert chance is not None
+    ends = percent_interval(row["ci_low"], row["ci_high"])
+    sentence = (
+        f"{row['model']} on {row['dataset']}: too weak to interpret. It recognises {attribute_title(row['attribute'])} "
+        f"in {percent(row['value'])} of the images ({ends}), and its answers would do so by chance in "
+        f"{percent(chance.params['chance'])}; nothing else is told of it."
+    )
+    return Finding(
+        tone="undefined",
+        topic=("weak", row["dataset"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short="Too weak to interpret: no better than chance at what the dataset labels",
+        sentence=sentence,
+        value=row["value"],
+        value_text=percent(row["value"]),
+        interval_text=ends,
+        strength=row["value"],
+        row=name_of(row),
+    )
 
 
 # --- Trident gaps
