@@ -15,6 +15,7 @@ from plumbline.datasets.records import Refusal
 from plumbline.encoders.plan import ArchitectureSummary, ComputedCell, EncoderPlan, architecture_summary, plan_cell
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.design import asked_rows
+from plumbline.generators.families import how_it_reads
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
 from plumbline.metrics.disparities import planned_detectable
@@ -223,12 +224,28 @@ def plan_generation(
     StorageError
         If the records of another dataset have not been made.
     CheckpointError
-        If a model is not on this disk, and `absent` is not given.
+        If a model is not on this disk, and `absent` is not given; or cannot be read, and the audit file says
+        `strict: true`.
     """
     wanted = models or workspace.audit.asked_models
     if absent is None:
         return Plan([one for model in wanted for one in _planned(workspace, model)])
-    return Plan([one for model in wanted for one in _planned_anywhere(workspace, model, absent)])
+    unreadable: dict[str, str] = {}
+    reading: dict[str, str] = {}
+    for model in wanted:
+        address = workspace.lvlm_entry(model).address
+        if address is None or not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file():
+            continue
+        try:
+            files = workspace.lvlm_files(model)
+            reading[model] = how_it_reads(files.family, files.model_type)
+        except CheckpointError as error:
+            if workspace.audit.strict:
+                raise
+            unreadable[model] = str(error)
+    readable = [model for model in wanted if model not in unreadable]
+    slices = [one for model in readable for one in _planned_anywhere(workspace, model, absent)]
+    return Plan(slices, unreadable, reading)
 
 
 def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]) -> list[PlannedSlice]:

@@ -1,6 +1,7 @@
 """Mitigations that change text features: fitted for one encoder on one dataset, with the features that they give."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,6 +20,7 @@ from assets.progress import progress_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.catalog.suites import JUDGED
+from plumbline.digests import digest_file
 from plumbline.encoders.embedding import embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, MetricError
@@ -125,6 +127,7 @@ class _Bench:
             rows=self._rows,
             seed=workspace.audit.statistics.seed,
             store=workspace.training,
+            file=self._file,
         )
         return fit_text_mitigations(
             settings_of,
@@ -136,6 +139,12 @@ class _Bench:
             progress_of=lambda name: progress_of(f"{where}: training {name}"),
             where=where,
         )
+
+    def _file(self, path: str) -> Path:
+        """Return where a file of given parameters is; its content counts."""
+        found = self.stored.workspace.user_file(path)
+        self.stored.workspace.note("user_file", path, value=digest_file(found))
+        return found
 
     def _rows(self, attribute: str, dataset: str | None = None, *, labelled: bool = True) -> TrainingRows:
         """Return the training rows of the dataset that is judged, or of another that the same encoder has embedded."""

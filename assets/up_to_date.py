@@ -220,8 +220,18 @@ def _models(present: Present) -> Standing:
             if lacking := [name for name in LANGUAGE_TABLES if name not in families]:
                 raise PlumblineError(f"not computed, or out of date: {', '.join(lacking)}")
         except PlumblineError as error:
-            standing.absent.append(AbsentCell(model=model, dataset=", ".join(datasets), reason=error.what))
+            reason = _unaskable(workspace, model) or error.what
+            standing.absent.append(AbsentCell(model=model, dataset=", ".join(datasets), reason=reason))
     return standing
+
+
+def _unaskable(workspace: Workspace, model: str) -> str | None:
+    """Return all that is wrong with the checkpoint of a generative model; None where it can be read."""
+    try:
+        workspace.lvlm_version(model)
+    except PlumblineError as error:
+        return error.in_short
+    return None
 
 
 def _require_current(present: Present, results: Iterable[tuple[str, str]]) -> None:

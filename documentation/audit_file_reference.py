@@ -28,7 +28,8 @@ def audit_file_reference() -> str:
 def _part(name: str, model: type[BaseModel]) -> str:
     heading = f"## {name}" if name else "## The file as a whole"
     rows = [
-        f"| `{key}` | {_type_text(field.annotation, field)} | {_default(field)} | {_cell(field.description or '')} |"
+        f"| `{field.alias or key}` | {_type_text(field.annotation, field)} | {_default(field)} "
+        f"| {_cell(field.description or '')} |"
         for key, field in model.model_fields.items()
     ]
     # What is raised is for those who call the model.

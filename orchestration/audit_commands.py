@@ -53,8 +53,8 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     try:
         with interrupt_told(_say_stopping), audit_lock(workspace):
             plan.require_possible()
-            for encoder, reason in plan.aside.items():
-                console.print(f"{encoder} is left aside: {reason}", style="red", markup=False, highlight=False)
+            for model, reason in plan.aside.items():
+                console.print(f"{model} is left aside: {reason}", style="red", markup=False, highlight=False)
             if not dry_run:  # it costs tokens
                 ask_endpoints(workspace, audited.lvlms)
             stale = plan.everything()
@@ -70,7 +70,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     except KeyboardInterrupt:
         errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
         raise typer.Exit(130) from None
-    outcome.failures |= {f"encoder {encoder}": reason for encoder, reason in plan.aside.items()}
+    outcome.failures |= {f"model {model}": reason for model, reason in plan.aside.items()}
     conclude(workspace, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
 

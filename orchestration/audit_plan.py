@@ -18,7 +18,7 @@ from plumbline.config.parts import suggestion
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.storage.builds import read_untold, write_untold
-from resources.lvlms import require_askable
+from resources.lvlms import require_askable, unusable_models
 from resources.workspace import Workspace
 
 FINDINGS = "findings"
@@ -66,7 +66,7 @@ class AuditPlan:
     forced : collection of str
         As above.
     aside : dict of str to str
-        Encoders that cannot be audited -> everything that is wrong with each (`require_possible`).
+        Models that cannot be audited -> everything that is wrong with each (`require_possible`).
     anew : set of (str, str)
         Asset or source, and partition, of what was computed or found anew, and of which Dagster has not been told what
         stayed as it was: by this audit, and by audits before that were killed or in which something failed.
@@ -120,6 +120,8 @@ class AuditPlan:
             yield Stage("audit cells whose mitigations were fitted on others", "cells", [*waiting], waits=True)
         slices: dict[str, list[str]] = {}
         for model in audit.asked_models:
+            if model in self.aside:
+                continue
             try:
                 slices[model] = list(asked_slices(self._workspace, model))
             except PlumblineError:
@@ -256,7 +258,7 @@ class AuditPlan:
         return {key: stale for key, stale in looked.items() if stale}
 
     def require_possible(self) -> None:
-        """Leave aside the encoders that could only fail later: not on disk, or not able to answer what they are asked.
+        """Leave aside the models that could only fail later: not on disk, or not able to answer what they are asked.
 
         Raises
         ------
@@ -267,14 +269,15 @@ class AuditPlan:
         workspace, audit = self._workspace, self._workspace.audit
         wrong = unusable_encoders(workspace)
         labelling = wrong.pop(audit.labeller, None) if audit.labeller else None
-        nothing_left = not audit.designs and wrong.keys() >= set(audit.used_encoders)
+        wrong |= unusable_models(workspace)
+        nothing_left = bool(wrong) and wrong.keys() >= {*audit.used_encoders, *audit.asked_models}
         if labelling is not None or (wrong and (audit.strict or nothing_left)):
             raise PlumblineError.all_of([*filter(None, [labelling]), *wrong.values()])
         if audit.labeller:
             require_suites(FAMILIES[workspace.checkpoint(audit.labeller).family], [load_suite("gender_labels")])
         if audit.designs:
             require_askable(workspace)
-        self.aside = {encoder: str(error) for encoder, error in wrong.items()}
+        self.aside = {model: str(error) for model, error in wrong.items()}
 
     def number(self) -> int:
         """Return how many results the audit file asks for."""

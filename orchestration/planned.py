@@ -126,6 +126,10 @@ def _print_detectable(workspace: Workspace, rate: float) -> None:
 def _print_generation(workspace: Workspace, absent: dict[str, DatasetSize], tokens: Rate) -> None:
     plan, rate = plan_generation(workspace, absent=absent), tokens.value
     console.print(_slices(plan, rate))
+    for model, reading in plan.reading.items():
+        say(f"{model} reads {reading}")
+    for model, reason in plan.unreadable.items():
+        say(f"{model} is left aside: {reason}")
     say(plan.summary)
     if plan.to_do:
         scores = len(workspace.audit.scorers) * len(SCORED_ATTRIBUTES)

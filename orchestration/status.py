@@ -37,10 +37,11 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
             models.add_row(model, "yes", workspace.lvlm_version(model)[:16] + "…")
         except PlumblineError as error:
             models.add_row(model, "no", error.hint or error.what)
+            wrong[model] = str(error)
     cells = Present(workspace).standing
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
-    for encoder, reason in wrong.items():
-        console.print(f"  {encoder}: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
+    for name, reason in wrong.items():
+        console.print(f"  {name}: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
     for dataset, checks in failed.items():
         for check in checks:
             failure = f"  {dataset}: check {check.name} failed: {check_words(workspace, dataset, check)}"

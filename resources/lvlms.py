@@ -9,7 +9,7 @@ from upath import UPath
 
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_json
-from plumbline.errors import CheckpointError, StorageError
+from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.generators.backend import Backend
 from plumbline.http.keys import read_key
 from plumbline.language.cell import Judge
@@ -146,8 +146,19 @@ def scorer_version(workspace: Workspace, name: str) -> str:
     return version
 
 
+def unusable_models(workspace: Workspace) -> dict[str, PlumblineError]:
+    """Return the generative models that cannot be asked -> everything that is wrong with each."""
+    wrong = {}
+    for model in workspace.audit.asked_models:
+        try:
+            workspace.lvlm_version(model)
+        except PlumblineError as error:
+            wrong[model] = error
+    return wrong
+
+
 def require_askable(workspace: Workspace) -> None:
-    """Refuse what could only fail later: models, scorers and files that are not there, keys that are not set.
+    """Refuse what could only fail later: scorers and files that are not there, keys that are not set.
 
     Raises
     ------
@@ -160,8 +171,6 @@ def require_askable(workspace: Workspace) -> None:
     keys += [variable for settings in audit.scorers.values() for variable in settings.variables]
     for variable in filter(None, keys):
         read_key(variable)
-    for model in audit.asked_models:
-        workspace.lvlm_version(model)
     for name in audit.scorers:
         scorer_version(workspace, name)
     require_readable(workspace)

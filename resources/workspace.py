@@ -15,7 +15,7 @@ from upath import UPath
 from plumbline.catalog.studies import recognise
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import CheckpointFiles
-from plumbline.checkpoints.pickled import readable_folder
+from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
@@ -23,7 +23,7 @@ from plumbline.config.parts import with_current_keys
 from plumbline.config.recorded import recorded
 from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
-from plumbline.encoders.folders import CONVERTED, checkpoint_files
+from plumbline.encoders.folders import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generators.backend import Decoding
 from plumbline.recording import current, note, unrecorded

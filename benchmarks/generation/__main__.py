@@ -7,10 +7,10 @@ import sys
 
 import torch
 
-from benchmarks.generation import sharing
+from benchmarks.generation import shared_image, sharing
 from benchmarks.statistics.contest import judged
 
-TASKS = (sharing,)
+TASKS = (sharing, shared_image)
 
 
 def main() -> int:

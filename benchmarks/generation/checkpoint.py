@@ -1,5 +1,6 @@
 """A LLaVA with LLaVA-1.5's image tokens and about ten million random weights."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def write_checkpoint(folder: Path) -> None:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    tokenizer = _tokenizer()
+    tokenizer = trained_tokenizer()
     tokenizer.save_pretrained(folder)
     never = tokenizer.convert_tokens_to_ids("<never>")
     config = transformers.LlavaConfig(
@@ -32,7 +33,7 @@ def write_checkpoint(folder: Path) -> None:
         ),
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
     )  # fmt: skip
-    model = _drawn(transformers.LlavaForConditionalGeneration, config)
+    model = drawn(transformers.LlavaForConditionalGeneration, config)
     with torch.no_grad():
         # Of logits that scatter around 0, one of 0 is not among the 50 largest.
         model.lm_head.weight[never] = 0
@@ -43,8 +44,8 @@ def write_checkpoint(folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def _tokenizer() -> Any:
-    """Train a byte-level tokenizer whose end of text no answer reaches."""
+def trained_tokenizer(special: Sequence[str] = ()) -> Any:
+    """Train a byte-level tokenizer whose end of text no answer reaches, with further special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -54,7 +55,7 @@ def _tokenizer() -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=512,
-        special_tokens=["<pad>", "<start>", "<end>", "<image>", "<never>"],
+        special_tokens=["<pad>", "<start>", "<end>", "<image>", "<never>", *special],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -66,7 +67,7 @@ def _tokenizer() -> Any:
     )
 
 
-def _drawn(model_class: type, config: object) -> torch.nn.Module:
+def drawn(model_class: type, config: object) -> torch.nn.Module:
     """Draw weights of a size that makes every layer matter, and leave the global generator as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -31,6 +31,9 @@ from plumbline.errors import CheckpointError
 PARAMETERS = "params.txt"
 """What open_clip's trainer writes of its settings, one folder above the checkpoints."""
 
+CONVERTED = "converted"
+"""Folder of converted checkpoints, below that of fetched ones."""
+
 _OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
 _BIN, _BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
@@ -68,7 +71,14 @@ def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = Non
     if not place.is_dir() or any(place.glob("*.safetensors")):
         return place
     weights = _bin_weights(place)
-    return _converted(weights, {path.name: path for path in model_files(place)}, kept) if weights else place
+    return _converted(weights, _beside(place), kept) if weights else place
+
+
+def _beside(folder: Path) -> dict[str, Path | bytes]:
+    """Return what a folder has beside its weights: chat templates and tokenizers one level down too."""
+    paths = [*model_files(folder), *folder.glob("*.jinja")]
+    paths += [path for below in sorted(folder.iterdir()) if below.is_dir() for path in model_files(below)]
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def _trained(place: Path, of: str) -> Path | None:
@@ -120,6 +130,7 @@ def _converted(weights: Sequence[Path], others: dict[str, Path | bytes], kept: P
     with _built_aside(folder) as made:
         for name, each in others.items():
             if name != _BIN_INDEX:
+                (made / name).parent.mkdir(exist_ok=True)
                 (made / name).write_bytes(each.read_bytes() if isinstance(each, Path) else each)
         names = _names(weights, open_clip=OPEN_CLIP_CONFIG in others)
         notes = [convert_to_safetensors(path, made / name) for path, name in zip(weights, names, strict=True)]

@@ -74,20 +74,16 @@ class Run:
     def protocol(self, model: str, dataset: str, cell: Mapping[str, Any]) -> dict[str, Any]:
         """Return how this audit makes the number of a published cell, in the keys of the papers' protocols.
 
-        Of a mitigation its settings, `fit_on` (the reader of the dataset that it is fitted on), `pairs` (that of the
-        image-text pairs; `labels` where captions are made of labels) and `artefacts` (`authors` where they are
-        given). Of generated texts the decoding, the number of `seeds`, and `sets`: all, or a sample.
+        Of a mitigation its settings, `fit_on` (the reader of the dataset that it is fitted on), `pairs` (of images
+        and texts; `labels`: captions are made of labels) and `artefacts` (`given`, in a file, or `own`). Of generated
+        texts the decoding, the number of `seeds`, and `sets`: all, or a sample.
         """
         condition = str(cell.get("condition"))
         if condition in self._mitigations:
             settings = self._mitigations[condition]
-            fitted_on, pairs = settings.get("fit_on", dataset), settings.get("pairs")
-            return {
-                **settings,
-                "fit_on": self.datasets.get(fitted_on, fitted_on),
-                "pairs": "labels" if pairs is None else self.datasets.get(pairs, pairs),
-                "artefacts": "authors" if settings.get("from") else "own",
-            }
+            fitted_on, given = settings.get("fit_on", dataset), "from" in settings
+            trained = {} if given else {"fit_on": self.datasets.get(fitted_on, fitted_on), "pairs": "labels"}
+            return {**settings, **trained, "artefacts": "given" if given else "own"}
         if cell.get("suite") != GENERATION:
             return {}
         decoding = {**self.audit.generation.decoding.said, **self.audit.lvlms[model].decoding.said}

@@ -13,16 +13,13 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.checkpoints.loading import loading
-from plumbline.checkpoints.pickled import readable_folder
+from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
 from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
-
-CONVERTED = "converted"
-"""Folder of converted checkpoints, below that of fetched ones."""
 
 
 class CheckpointContents(NamedTuple):

@@ -105,3 +105,14 @@ GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
     )
 }  # fmt: skip
 """LLaVA-1.5, BakLLaVA (Mistral inside) and LLaVA-Gemma are one architecture of transformers, and so one family."""
+
+
+def how_it_reads(family: str, model_type: str) -> str:
+    """Return how a model reads an image and the prompts about it, for people."""
+    if model_type in UNPROVED:
+        return f"image and prompt together, by transformers' generate; nobody has tested {model_type} here"
+    if model_type in READS_TOGETHER:
+        return "image and prompt together, by transformers' generate"
+    if GENERATOR_FAMILIES[family].sees:
+        return "an image once for all prompts about it"
+    return "each prompt once for all of its seeds"

@@ -11,6 +11,7 @@ from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
+from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
 from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, GeneratorFamily
@@ -125,6 +126,8 @@ class GeneratorFiles(CheckpointFiles):
 def generator_files(name: str, address: str, *, project: Path, fetched: Path) -> GeneratorFiles:
     """Return the files of a generative model that is on this disk, with their digests.
 
+    Weights that are pickles are converted to safetensors first, once (`plumbline.checkpoints.pickled`).
+
     Parameters
     ----------
     name : str
@@ -139,12 +142,14 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     Raises
     ------
     CheckpointError
-        If it is not on disk, of no known family, without safetensors weights, image processor or tokenizer, or asks
-        for code or parts that are not digested.
+        If it is not on disk, of no known family, without weights, image processor or tokenizer, or asks for code or
+        parts that are not digested.
     """
     what, fetch = f"the checkpoint of model `{name}`", f"`plumbline fetch {name}`"
     parsed = parse_address(address, project=project)
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
+    if parsed.folder is not None:
+        folder = readable_folder(folder, f"model `{name}`", kept=fetched / CONVERTED)
     family, text_model, contents = generator_contents(folder, name)
     return GeneratorFiles.read(
         name, folder, contents, family.name, model_type=_model_type(folder), text_model=text_model, sees=family.sees,

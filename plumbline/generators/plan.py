@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import ceil
 
@@ -59,9 +59,15 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answers to generate, slice by slice."""
+    """The answers to generate, slice by slice.
+
+    `unreadable` has the models whose checkpoint is there and cannot be read, with everything that is wrong with it;
+    `reading` the others of which it is known how they read an image.
+    """
 
     slices: Sequence[PlannedSlice]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def to_do(self) -> int:

@@ -22,11 +22,14 @@ from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
 from plumbline.metrics.robustness.template_agreement import template_agreement
+from plumbline.metrics.sanity import SANITY
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
-FAMILIES: dict[str, ImageFamily] = families_by_name(OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS)
+FAMILIES: dict[str, ImageFamily] = families_by_name(
+    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY
+)
 """Every family by name."""
 
 TEXT_SPACE = "valence_geometry"

@@ -15,6 +15,7 @@ from pydantic import Field
 from plumbline.catalog.word_lists import AttributeTexts, attribute_texts
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
+from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 
@@ -33,6 +34,10 @@ class BiasPromptsSettings(TextMitigationSettings):
     """λ; 0 is the plain projection P0"""
     variant: Literal["calibrated", "released"] = "calibrated"
     """released: three difference vectors, no calibration"""
+    spread: Literal["attributes", "pairs"] = "attributes"
+    """attributes: M is a mean over attributes; pairs: (1/|S|) over all pairs alike, as the paper's formula reads"""
+    pairs: tuple[tuple[str, str], ...] | None = Field(default=None, min_length=1)
+    """pairs of prompts that should coincide, such as the authors' own, in place of ours; all count alike"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Compute the projection of an encoder's text features, in closed form; no image and no label is used.
@@ -53,8 +58,16 @@ class BiasPromptsSettings(TextMitigationSettings):
         Raises
         ------
         MetricError
-            If the prompts span the whole space (an encoder of width 1 always), or those of a contrast coincide.
+            If the prompts span the whole space (an encoder of width 1 always), those of a contrast coincide, or a given
+            file holds no projection of the encoder's width.
         """
+        described, encoder = self.model_dump(mode="json"), context.encoder.identity.digest
+        version = METHODS[self.method].version
+        if self.from_ is not None:
+            width = context.encoder.width
+            given = read_artefact(context.file(self.from_), {"projection": (width, width)})
+            key = digest_json({"encoder": encoder, "given": given.sha256, "settings": described, "version": version})
+            return FittedMitigation(described, given.parameters, key)
         texts = bias_prompt_texts(self)
         rows = np.asarray(context.embed(texts), dtype=np.float64)
         units = dict(zip(texts, rows / np.linalg.norm(rows, axis=1, keepdims=True), strict=True))
@@ -65,13 +78,20 @@ class BiasPromptsSettings(TextMitigationSettings):
             named = dict.fromkeys(prompt for about in attributes.values() for prompt in about.prompts)
             projection = calibrated(
                 projection_off(np.stack([units[prompt] for prompt in named])),
-                np.mean([pair_spread(_differences(units, about)) for about in attributes.values()], axis=0),
+                self._spread(units, [*attributes.values()]),
                 self.calibration,
             )
-        described, encoder = self.model_dump(mode="json"), context.encoder.identity.digest
-        version = METHODS[self.method].version
         key = digest_json({"encoder": encoder, "texts": texts, "settings": described, "version": version})
         return FittedMitigation(described, {"projection": projection.astype(np.float32)}, key)
+
+    def _spread(self, units: dict[str, Floats], attributes: Sequence[AttributeTexts]) -> Floats:
+        """Return M: of the given pairs, else of ours, by attribute or all alike."""
+        if self.pairs is not None:
+            return pair_spread(_differences(units, self.pairs))
+        of_attributes = [_differences(units, about.pairs) for about in attributes]
+        if self.spread == "pairs":
+            return pair_spread(np.concatenate(of_attributes))
+        return np.asarray(np.mean([pair_spread(differences) for differences in of_attributes], axis=0))
 
     @staticmethod
     def apply(
@@ -115,6 +135,9 @@ def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
     attributes = [attribute_texts(name) for name in settings.attributes]
     if settings.variant == "released":
         return tuple(dict.fromkeys(text for texts in attributes for text in texts.contrast))
+    if settings.pairs is not None:
+        own = (prompt for texts in attributes for prompt in texts.prompts)
+        return tuple(dict.fromkeys((*own, *(text for pair in settings.pairs for text in pair))))
     return tuple(dict.fromkeys(text for texts in attributes for text in texts.texts))
 
 
@@ -163,8 +186,8 @@ def calibrated(projection: Floats, spread: Floats, calibration: float) -> Floats
     return np.asarray(np.linalg.solve(calibration * spread + np.eye(len(spread)), projection.T).T)
 
 
-def _differences(units: dict[str, Floats], about: AttributeTexts) -> Floats:
-    return np.stack([units[first] - units[second] for first, second in about.pairs])
+def _differences(units: dict[str, Floats], pairs: Sequence[tuple[str, str]]) -> Floats:
+    return np.stack([units[first] - units[second] for first, second in pairs])
 
 
 def _contrast(units: dict[str, Floats], about: AttributeTexts, attribute: str) -> Floats:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from plumbline.catalog.suites import TASKS, all_texts, load_suite
 from plumbline.catalog.word_lists import load_sensitive_queries
 from plumbline.digests import digest_bytes, digest_json, digest_sequence
 from plumbline.encoders.encoder import PromptedEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
+from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
 from plumbline.mitigations.training import Descent, train
@@ -55,6 +58,10 @@ class PromptArraySettings(TrainedMitigationSettings):
     """λ_ITC"""
     variant: Literal["adversarial", "released"] = "adversarial"
     """released: 16 vectors, their mean added to the text feature, a hinge"""
+    queries: Literal["own", "audited"] = "own"
+    """what the adversary sees images compared with: sensitive queries that no suite asks, or the audited prompts"""
+    before: Literal["all", "queries"] = "all"
+    """all: the tokens stand before captions too; queries: before prompts of suites and sensitive queries alone"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Train a prompt array on an encoder's device.
@@ -66,7 +73,7 @@ class PromptArraySettings(TrainedMitigationSettings):
         numbers of steps, rows and vectors and its learning rate are fixed, whatever the settings say.
 
         The texts that it is trained on are `plumbline.catalog.word_lists` and the rows' captions; no
-        sensitive query is a prompt of a suite.
+        sensitive query is a prompt of a suite, unless `queries` says so, as section 3.5 of Data Matters Most reads.
 
         Equal seeds give equal bytes on one kind of device.
 
@@ -78,19 +85,21 @@ class PromptArraySettings(TrainedMitigationSettings):
             If a text leaves no room for the tokens, or the tokenizer puts no start token before a text.
         MetricError
             If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
-            first turn.
+            first turn, or a given file holds no tokens of the encoder's width.
         """
-        encoder, rows = cast("PromptedEncoder", context.encoder), context.rows(self.attribute, self.fit_on)
+        encoder, described = cast("PromptedEncoder", context.encoder), self.model_dump(mode="json")
         require(encoder.family, _METHOD.needs, _METHOD.title)
-        queries = load_sensitive_queries()
-        described = self.model_dump(mode="json")
+        if self.from_ is not None:
+            return self._given(encoder, context.file(self.from_), described)
+        rows, pairs = context.rows(self.attribute, self.fit_on), load_sensitive_queries().pairs
+        queries = load_sensitive_queries().texts if self.queries == "own" else audited_queries()
         key = digest_json(
             {
                 "method": [_METHOD.name, _METHOD.version],
                 "encoder": encoder.identity.digest,
                 "settings": described,
                 "seed": context.seed,
-                "queries": list(queries.texts),
+                "queries": list(queries),
                 "image_ids": digest_sequence(rows.image_ids),
                 "images": [list(rows.images.shape), digest_bytes(rows.images.astype("<f4").tobytes())],
                 "groups": list(rows.groups),
@@ -100,15 +109,31 @@ class PromptArraySettings(TrainedMitigationSettings):
         )
         run = partial(train, seed=context.seed, key=key, store=context.store, progress=context.progress)
         if self.variant == "released":
-            added = AddedVectors(encoder, rows.images, queries.pairs, seed=context.seed)
+            added = AddedVectors(encoder, rows.images, pairs, seed=context.seed)
             losses = run(added, rows=RELEASED_STEPS * RELEASED_BATCH, batch=RELEASED_BATCH, epochs=1)
             parameters = added.descent.values()
         else:
             _require_turns(len(rows.labels), self)
-            learned = LearnedTokens(encoder, rows, self, queries.texts, seed=context.seed)
+            learned = LearnedTokens(encoder, rows, self, queries, seed=context.seed)
             losses = run(learned, rows=len(rows.labels), batch=self.batch, epochs=self.epochs)
             parameters = learned.tokens.values()
         return FittedMitigation(described | {"seed": context.seed}, parameters, key, losses, rows.image_ids)
+
+    def _given(self, encoder: PromptedEncoder, path: Path, described: dict[str, Any]) -> FittedMitigation:
+        """Return tokens, or vectors of the variant `released`, that others have learned."""
+        shapes: dict[str, tuple[str | int, ...]] = {"vectors": ("vectors", encoder.width)}
+        if self.variant == "adversarial":
+            shapes = {"tokens": ("tokens", encoder.token_vectors(INITIAL_WORD).shape[-1])}
+        given = read_artefact(path, shapes)
+        key = digest_json(
+            {
+                "method": [_METHOD.name, _METHOD.version],
+                "encoder": encoder.identity.digest,
+                "given": given.sha256,
+                "settings": described,
+            }
+        )
+        return FittedMitigation(described, given.parameters, key)
 
     @staticmethod
     def apply(
@@ -139,11 +164,28 @@ class PromptArraySettings(TrainedMitigationSettings):
         if fitted.settings["variant"] == "released":
             changed = features + fitted.parameters["vectors"].mean(axis=0)
         else:
-            changed = _with_tokens(
-                cast("PromptedEncoder", encoder), texts, fitted.parameters["tokens"], features.shape[1]
+            changed = np.array(features, dtype=np.float32)
+            asked = set(audited_texts()) if fitted.settings.get("before") == "queries" else set(texts)
+            chosen = [i for i, text in enumerate(texts) if text in asked]
+            changed[chosen] = _with_tokens(
+                cast("PromptedEncoder", encoder),
+                [texts[i] for i in chosen],
+                fitted.parameters["tokens"],
+                features.shape[1],
             )
         before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (features, changed))
         return np.asarray(changed * (before / after), dtype=np.float32)
+
+
+def audited_queries() -> tuple[str, ...]:
+    """Return the prompts of the three tasks of Data Matters Most but for those that say who is pictured."""
+    suites = [load_suite(name) for name in TASKS]
+    return tuple(dict.fromkeys(c.text for suite in suites for c in suite.candidates if c.category != "demographic"))
+
+
+def audited_texts() -> tuple[str, ...]:
+    """Return every prompt of every suite, and the sensitive queries."""
+    return (*all_texts(), *load_sensitive_queries().texts)
 
 
 _METHOD = METHODS["prompt_array"]
@@ -300,9 +342,15 @@ class LearnedTokens:
             self.adversary.step(loss, number=number)
             return {"adversary": loss.item()}
         captions = [self._captions[i] for i in rows]
-        texts = _unit(self._encoder.differentiable_texts([*self._queries, *captions], self._tokens))
-        guessing = self._guessing_loss(batch, texts[: len(self._queries)])
-        contrastive = self._contrastive_loss(batch, texts[len(self._queries) :])
+        if self._settings.before == "all":
+            texts = _unit(self._encoder.differentiable_texts([*self._queries, *captions], self._tokens))
+            of_queries, of_captions = texts[: len(self._queries)], texts[len(self._queries) :]
+        else:
+            of_queries = _unit(self._encoder.differentiable_texts(self._queries, self._tokens))
+            plain = torch.from_numpy(self._encoder.embed_texts(captions)).to(of_queries)
+            of_captions = _unit(plain)
+        guessing = self._guessing_loss(batch, of_queries)
+        contrastive = self._contrastive_loss(batch, of_captions)
         loss = -guessing + self._settings.contrastive * contrastive
         self.tokens.step(loss, number=number)
         self._fixed_queries = None

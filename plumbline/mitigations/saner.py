@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from plumbline.digests import digest_bytes, digest_json, digest_sequence
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
+from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
 from plumbline.mitigations.training import Descent, train
@@ -78,11 +80,14 @@ class SanerSettings(TrainedMitigationSettings):
         ConfigError
             If the encoder's family has no shared space of images and texts.
         MetricError
-            If there are no texts to train on, or a loss is not finite; that epoch is not kept.
+            If there are no texts to train on, or a loss is not finite; that epoch is not kept. Or if a given file holds
+            no layer of the encoder's width.
         """
         encoder, method = context.encoder, METHODS["saner"]
-        rows = context.rows(self.attribute, self.fit_on, labelled=False)
         require(encoder.family, method.needs, method.title)
+        if self.from_ is not None:
+            return self._given(encoder, context.file(self.from_))
+        rows = context.rows(self.attribute, self.fit_on, labelled=False)
         settings = self.model_copy(update=_RELEASED) if self.variant == "released" else self
         texts, pattern = _training_texts(rows, settings), specific_pattern(settings.attribute)
         described = settings.model_dump(mode="json") | {"seed": context.seed, "specific_pattern": pattern}
@@ -105,6 +110,16 @@ class SanerSettings(TrainedMitigationSettings):
         )  # fmt: skip
         train_ids = tuple(rows.image_ids[row] for row in texts.rows)
         return FittedMitigation(described, layer.descent.values(), key, losses, train_ids)
+
+    def _given(self, encoder: DualEncoder, path: Path) -> FittedMitigation:
+        """Return a layer that others have trained."""
+        d = encoder.width
+        shapes = {"weight_in": ("h", d), "bias_in": ("h",), "weight_out": (d, "h"), "bias_out": (d,)}
+        given, method = read_artefact(path, shapes), METHODS["saner"]
+        described = self.model_dump(mode="json") | {"specific_pattern": specific_pattern(self.attribute)}
+        about = {"method": method.name, "version": method.version, "encoder": encoder.identity.digest}
+        key = digest_json(about | {"given": given.sha256, "settings": described})
+        return FittedMitigation(described, given.parameters, key)
 
     @staticmethod
     def apply(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.mitigations.settings import MitigationSettings
@@ -74,6 +76,8 @@ class FitContext:
     store : ShardCache or None
         Where training is kept, so that it can be interrupted.
     progress : callable or None
+    file : callable
+        Path of a file that the audit file names, from what stands there.
     """
 
     encoder: DualEncoder
@@ -82,10 +86,16 @@ class FitContext:
     seed: int
     store: ShardCache | None = None
     progress: Progress | None = None
+    file: Callable[[str], Path] = Path
 
 
 class TextMitigationSettings(MitigationSettings):
     """Settings of a mitigation that acts on texts, which know how it is fitted and applied."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    from_: str | None = Field(default=None, alias="from")
+    """a safetensors file of parameters that others have fitted; relative paths start at the checkout"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Fit the mitigation with these settings.

@@ -162,6 +162,8 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
         return replace(finding, sentence=f"{finding.sentence} {_transfers(group)}")
     if finding.tone in ("gain", "cost"):
         return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
+    if finding.topic[0] == "weak":
+        return replace(finding, sentence=f"{finding.sentence} The same of {len(group)} models.")
     counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
     if finding.tone in DIFFERENCES:
         evident, models = finding.company or (counts[finding.tone], len(group))

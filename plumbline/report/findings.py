@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import row_ids
 from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
+from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import QUESTION
+from plumbline.report.evidence import QUESTION, name_of
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
-from plumbline.report.numbers import confidence, count, interval
+from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
-from plumbline.report.rows import checked
+from plumbline.report.rows import Row, checked, where
+from plumbline.report.vocabulary import attribute_title
 from plumbline.statistics.multiplicity import q_values, widened_intervals
 from plumbline.statistics.power import required_p
 
@@ -24,8 +26,53 @@ _PLACE = "place"
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return what a metric table says about the questions of all chapters."""
-    return [finding for chapter in CHAPTERS if chapter.findings for finding in chapter.findings(table, reading)]
+    """Return what a metric table says about the questions of all chapters.
+
+    Of a model that is too weak to interpret on a dataset nothing is told but that.
+    """
+    weak = _too_weak(table)
+    if weak.height:
+        table = table.join(weak, on=_CELL, how="anti", nulls_equal=True, maintain_order="left")
+    sources = [chapter.findings for chapter in CHAPTERS if chapter.findings]
+    return [*map(_weakness, weak.to_dicts()), *(finding for source in sources for finding in source(table, reading))]
+
+
+# --- Models at chance
+
+_CELL = ["model", "dataset"]
+
+
+def _too_weak(table: pl.DataFrame) -> pl.DataFrame:
+    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
+    seen = where(table, metric="zero_shot_accuracy", statistic="estimate", condition="before")
+    seen = seen.filter(pl.col("value").is_finite())
+    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
+    weak = seen.filter(at_chance.fill_null(value=False).all().over(_CELL))
+    return weak.sort("value", descending=True).unique(_CELL, keep="first", maintain_order=True).sort(_CELL)
+
+
+def _weakness(row: Row) -> Finding:
+    chance = find(row["reason_codes"], "at_chance")
+    assert chance is not None
+    ends = percent_interval(row["ci_low"], row["ci_high"])
+    sentence = (
+        f"{row['model']} on {row['dataset']}: too weak to interpret. It recognises {attribute_title(row['attribute'])} "
+        f"in {percent(row['value'])} of the images ({ends}), and its answers would do so by chance in "
+        f"{percent(chance.params['chance'])}; nothing else is told of it."
+    )
+    return Finding(
+        tone="undefined",
+        topic=("weak", row["dataset"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short="Too weak to interpret: no better than chance at what the dataset labels",
+        sentence=sentence,
+        value=row["value"],
+        value_text=percent(row["value"]),
+        interval_text=ends,
+        strength=row["value"],
+        row=name_of(row),
+    )
 
 
 # --- The headline findings of an audit, in plain words with their uncertainty, strongest first.

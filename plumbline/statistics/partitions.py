@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -297,6 +297,9 @@ Alternative = Literal["greater", "less", "two-sided"]
 SLACK = 1e-12
 """Differences of means within this are ties, and a column whose values lie within it does not vary."""
 
+FEW_IMAGES = 40
+"""Below so many images in the smaller of two unequal groups Welch's test has a say."""
+
 _DOUBT = 1e-4
 """Sums of n values of unit variance in single precision count as different above this times sqrt(n).
 
@@ -319,6 +322,8 @@ class PermutationCounts:
     tails : (2, m) float64 or None
         Of random partitions: p upwards and downwards of columns that none of them reaches, from a fitted tail; nan
         elsewhere.
+    least : (2, m) float64 or None
+        p upwards and downwards is no less than this, see `welch_p_values`.
     """
 
     above: NDArray[np.int64]
@@ -326,6 +331,7 @@ class PermutationCounts:
     total: int
     exact: bool
     tails: NDArray[np.float64] | None = None
+    least: NDArray[np.float64] | None = None
 
     def p_values(self, alternative: Alternative = "greater", *, strict: bool = False) -> NDArray[np.float64]:
         """Return the p-value of each column.
@@ -346,14 +352,11 @@ class PermutationCounts:
         more, other = (self.above, self.below) if greater else (self.below, self.above)
         if strict:
             return more / self.total
-        at_least = self.total - other
-        if self.exact:
-            return at_least / self.total
-        p = (1 + at_least) / (1 + self.total)
-        if self.tails is None:
-            return p
-        tail = self.tails[0 if greater else 1]
-        return np.where(np.isnan(tail) | (at_least > 0), p, tail)
+        at_least, side = self.total - other, 0 if greater else 1
+        p = at_least / self.total if self.exact else (1 + at_least) / (1 + self.total)
+        if self.tails is not None:
+            p = np.where(np.isnan(self.tails[side]) | (at_least > 0), p, self.tails[side])
+        return p if self.least is None else np.fmax(p, self.least[side])
 
 
 class PartitionTests(NamedTuple):
@@ -369,6 +372,32 @@ class PartitionTests(NamedTuple):
 
     studentised: PermutationCounts
     raw: PermutationCounts
+
+
+def welch_p_values(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    """Return p of Welch's (1947) t test, upwards and downwards, of columns of few images in groups of unequal size.
+
+    There the spread of the smaller group is hardly known, and partitions of all images do not tell how little: with 12
+    and 5 images, the 5 twice as spread, the studentised permutation test rejects a true null in 10% and Welch's in 6%.
+    The larger p of both is taken; where images are exchangeable the test stays exact.
+
+    Returns
+    -------
+    (2, m) float64 or None
+        nan where a column does not vary in a group. None with `FEW_IMAGES` in each group, with groups of equal size,
+        for which the permutation test keeps its level, and with a group of one image.
+    """
+    from scipy.special import stdtr
+
+    a, b = columns[in_a], columns[~in_a]
+    if not 2 <= min(len(a), len(b)) < FEW_IMAGES or len(a) == len(b):
+        return None
+    of_a, of_b = (each.var(axis=0, ddof=1) / len(each) for each in (a, b))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
+        t = (a.mean(axis=0) - b.mean(axis=0)) / np.sqrt(of_a + of_b)
+    p = np.stack([stdtr(df, -t), stdtr(df, t)])
+    return np.where((np.ptp(columns, axis=0) > SLACK) & (of_a + of_b > 0), p, np.nan)
 
 
 def variance_slope(size: int, n: int) -> float:
@@ -457,7 +486,8 @@ def exact_partition_test(
                 above[c] += np.count_nonzero(difference > slack[c])
                 below[c] += np.count_nonzero(difference < -slack[c])
         counts = SubsetCounts(below=below, above=above)
-    return PartitionTests(_counts(counts.above, counts.below, subsets, swapped, exact=True), of_raw)
+    studentised = _counts(counts.above, counts.below, subsets, swapped, exact=True)
+    return PartitionTests(replace(studentised, least=welch_p_values(columns, in_a)), of_raw)
 
 
 def _counts(
@@ -570,14 +600,11 @@ def random_partition_test(
         tails = np.full((2, len(varies)), np.nan)
         for side, sign in enumerate((1, -1)):
             tails[side, kept[g]] = tail_p_values(sign * target[:, 0], sign * drawn)
-        found.append(
-            PartitionTests(
-                *(
-                    _counts(above[g][c], below[g][c], total, swap, exact=False, tails=tails[:, c])
-                    for c in (slice(m), slice(m, None))
-                )
-            )
+        studentised, of_raw = (
+            _counts(above[g][c], below[g][c], total, swap, exact=False, tails=tails[:, c])
+            for c in (slice(m), slice(m, None))
         )
+        found.append(PartitionTests(replace(studentised, least=welch_p_values(columns, groups[g])), of_raw))
     return found
 
 

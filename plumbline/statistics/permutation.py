@@ -166,7 +166,9 @@ def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDAr
     for i, level in enumerate(levels):
         beyond = int(level * (r + 1) + 1e-9)
         if beyond >= _FEW_BEYOND or (fitted is None and beyond):
-            critical[i] = ordered[-beyond]
+            above = ordered[ordered > ordered[-beyond] + SLACK]
+            # Of values of few kinds half way to the next, as in a correction for continuity.
+            critical[i] = (ordered[-beyond] + above[0]) / 2 if len(above) else ordered[-beyond]
         elif fitted is not None and level >= 1 / (REACH * (1 + r)):
             inside, threshold, shape, scale = fitted
             logs = float(np.log(inside / r / level))

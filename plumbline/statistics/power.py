@@ -271,11 +271,14 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
         logs = np.log(_scaled(found, parity))
     logs = np.broadcast_to(logs, (*wanted.shape, len(LEVELS)))
     value = logs[..., 0] + wanted - known[0]
-    for i in range(len(LEVELS) - 1):
-        slope = (logs[..., i + 1] - logs[..., i]) / (known[i + 1] - known[i])
-        before = (logs[..., i] - logs[..., max(i - 1, 0)]) / (known[i] - known[i - 1]) if i else np.ones(wanted.shape)
-        slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[i + 1], before, np.nan))
-        value = np.where(wanted > known[i] + 1e-12, logs[..., i] + slope * (wanted - known[i]), value)
+    with np.errstate(invalid="ignore"):  # two levels at which nothing is found
+        for i in range(len(LEVELS) - 1):
+            slope = (logs[..., i + 1] - logs[..., i]) / (known[i + 1] - known[i])
+            before = (
+                (logs[..., i] - logs[..., max(i - 1, 0)]) / (known[i] - known[i - 1]) if i else np.ones(wanted.shape)
+            )
+            slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[i + 1], before, np.nan))
+            value = np.where(wanted > known[i] + 1e-12, logs[..., i] + slope * (wanted - known[i]), value)
     return np.where(np.isnan(wanted), np.nan, _unscaled(np.exp(value), parity))
 
 

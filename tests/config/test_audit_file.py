@@ -371,7 +371,7 @@ def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"fit_on": "fairfaces"}, r"key mitigations\.array\.fit_on[\s\S]*did you mean `fairface`"),
+        ({"fit_on": "fairfaces"}, r"key mitigations\.array[\s\S]*did you mean `fairface`"),
         ({"fit_on": "utkface"}, r"key audit\.0\.mitigations\.0[\s\S]*something about `utkface` too"),
     ],
 )

@@ -30,7 +30,7 @@ def test_all_cells_of_table_3_are_reached_and_those_that_are_fit_to_be_compared_
     assert (three["cells"], three["reproduced"]) == (280, 0)
     # The rest is suspect in print: no cell lacks a run.
     assert three["other_protocol"] + published_values().filter(paper=DMM, table="3", status="suspect").height == 280
-    for said in ("artefacts own in place of authors", "fit_on fairface in place of coco", "pairs labels in place of"):
+    for said in ("artefacts own in place of given", "fit_on fairface in place of coco", "pairs labels in place of"):
         assert said in three["why"]
     assert table_of(tables, "1")["reproduced"] == 120 and table_of(tables, "1")["why"] is None
 

@@ -10,6 +10,7 @@ from orchestration.instance import OWNER
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.registry import METRICS
+from plumbline.report.findings import picked_findings
 
 
 def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
@@ -61,6 +62,18 @@ def test_the_planted_crime_association_shows_and_the_control_does_not(audited):
     assert row["small-bazaar-3k"]["value"] > row["small-control-3k"]["value"]
     assert row["small-bazaar-3k"]["ci_low"] > row["small-control-3k"]["value"]
     assert row["small-bazaar-3k"]["p"] < 0.001
+
+
+def test_the_control_wears_no_evidence_of_what_was_not_planted_in_it(audited):
+    home, _, _ = audited
+    found = picked_findings(home.workspace.lake.read_table("metric_table"))
+    planted = {("skew", "crime"), ("trident", "negative")}
+    told = {model: set() for model in ("small-bazaar-3k", "small-control-3k")}
+    for finding in found:
+        for kind, what in planted:
+            if finding.tone == "bias" and finding.topic[0] == kind and what in finding.topic:
+                told[finding.model].add((kind, what))
+    assert told == {"small-bazaar-3k": planted, "small-control-3k": set()}
 
 
 def test_the_adjustment_raises_macro_accuracy_on_test_rows(audited):

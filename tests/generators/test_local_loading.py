@@ -119,12 +119,43 @@ def test_identities_differ_by_number_type_template_and_end_of_an_answer(copied):
     assert load_backend(files_of(folder), Placement()).identity != identity
 
 
-def test_pickles_are_not_opened(copied):
+@pytest.mark.parametrize("name", ["llava", "instructblip"])
+def test_pickled_weights_are_converted_and_answer_as_the_original(copied, name):
+    from safetensors.torch import load_file
+
+    folder = copied(name)
+    original = load_backend(files_of(folder), Placement())._model.state_dict()
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    files = files_of(folder)
+    assert files.folder != folder and (files.folder / "converted.json").is_file()
+    converted = load_backend(files, Placement())._model.state_dict()
+    assert all(torch.equal(converted[key], tensor) for key, tensor in original.items())
+
+
+def test_parts_of_pickled_weights_are_converted_together(copied):
+    """As Vicuna was released."""
+    from safetensors.torch import load_file
+
+    folder = copied("vicuna")
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    parts = {"pytorch_model-00001-of-00002.bin": [*weights][:5], "pytorch_model-00002-of-00002.bin": [*weights][5:]}
+    for part, names in parts.items():
+        torch.save({key: weights[key] for key in names}, folder / part)
+    index = {"weight_map": {key: part for part, names in parts.items() for key in names}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    files = files_of(folder)
+    assert [path.name for path in files.weights] == [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    converted = load_backend(files, Placement())._model.state_dict()
+    assert all(torch.equal(converted[key], tensor) for key, tensor in weights.items())
+
+
+def test_a_pickle_of_something_else_is_refused(copied):
     folder = copied("llava")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="no safetensors weights") as error:
+    with pytest.raises(CheckpointError, match="were not converted to safetensors"):
         files_of(folder)
-    assert "pytorch_model.bin" in str(error.value)
 
 
 def test_weights_under_another_name_are_not_guessed(copied):

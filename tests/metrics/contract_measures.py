@@ -36,6 +36,7 @@ from plumbline.metrics import (
     valence_geometry,
     weat,
 )
+from plumbline.metrics.sanity import wording_agreement, zero_shot_accuracy
 
 
 def proportions(responses, groups, g):
@@ -147,6 +148,16 @@ def of_ranks(responses, groups, g):
     return np.array(rank_agreement(score, best).value)
 
 
+def of_accuracy(responses, groups, g):
+    guessed, labelled = (codes.astype(str) for codes in (responses[:, :g].argmax(axis=1), groups))
+    return np.array(zero_shot_accuracy(guessed, labelled).value)
+
+
+def of_agreement(responses, groups, g):
+    """Take the classes with the last candidate among them for another wording."""
+    return np.array(wording_agreement(np.array([responses[:, :g].argmax(axis=1), responses.argmax(axis=1)])).value)
+
+
 def on_bias_size(field, place=None):
     def measure(responses, groups, g):
         # The bias grows with the score, and so does the chance that the score is the best match.
@@ -236,6 +247,8 @@ MEASURES = {
     "perception_by_level": lambda responses, groups, g: level_means(groups, responses[:, g], levels=range(g)).value,
     "attribute_change": of_change,
     "confound_vs_protected": of_comparison,
+    "zero_shot_accuracy": of_accuracy,
+    "wording_agreement": of_agreement,
     "valence_cosine": of_words(lambda found: found.dimensions[0].positive.value),
     "valence_gap": of_words(lambda found: found.dimensions[0].positive_gap.value),
     "text_axis_share": of_words(lambda found: float(found.shares[0])),

@@ -92,15 +92,17 @@ def test_exact_p_is_identical_to_scipys(sizes, alternative, test):
     columns = rng(sum(sizes)).normal(size=(sum(sizes), 5)) * 0.02 + 0.25
     in_a = rng(2).permutation(np.arange(sum(sizes)) < sizes[0])
     found = sc_weat(columns, in_a, rng=rng(), alternative=alternative, test=test)
+    split = columns[in_a], columns[~in_a]
     theirs = stats.permutation_test(
-        (columns[in_a], columns[~in_a]),
-        STATISTICS[test],
-        vectorized=True,
-        n_resamples=np.inf,
-        alternative=alternative,
-        axis=0,
+        split, STATISTICS[test], vectorized=True, n_resamples=np.inf, alternative=alternative, axis=0
     )
-    np.testing.assert_array_equal(found.p_value, theirs.pvalue)
+    expected = theirs.pvalue
+    if test == "studentised" and sizes[0] != sizes[1]:
+        # Of few images in unequal groups the larger p of both tests counts.
+        expected = np.maximum(expected, stats.ttest_ind(*split, equal_var=False, alternative=alternative).pvalue)
+        np.testing.assert_allclose(found.p_value, expected, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(found.p_value, expected)
     np.testing.assert_allclose(found.statistic, mean_difference(columns[in_a], columns[~in_a], 0), rtol=1e-12)
 
 
@@ -127,8 +129,9 @@ def test_random_partitions_estimate_what_scipys_do(test):
     columns[in_a] += np.linspace(-0.004, 0.004, 12)
     found = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test)
     assert not found.exact
+    split = columns[in_a], columns[~in_a]
     theirs = stats.permutation_test(
-        (columns[in_a], columns[~in_a]),
+        split,
         STATISTICS[test],
         vectorized=True,
         n_resamples=5_000,

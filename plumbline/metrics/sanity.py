@@ -1,0 +1,177 @@
+"""Whether a model sees what a dataset labels at all: zero-shot accuracy against chance, and how far wordings agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.blocks import map_rows
+from plumbline.catalog.schema import Row, metric_frame
+from plumbline.catalog.suites import VARIANT_SUITES, Candidate, Suite
+from plumbline.metrics.cell import Cell, base_row, flag_clustering
+from plumbline.metrics.family import Family, MetricSettings
+from plumbline.reasons import reason
+from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.intervals import wilson
+
+CHANCE = "chance"
+"""Column `statistic` of what guesses give that know nothing of the images: the same ones, dealt at random."""
+
+_UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What a model takes the images for in one wording.
+
+    Attributes
+    ----------
+    attribute : str
+        Column of the records that has the labels.
+    suite : Suite
+    wording : str
+        Name of the template; empty of a suite with one wording.
+    guessed, labelled : (n,) str arrays
+        In words that every wording shares; "" where an image is left out or has no label among the classes.
+    """
+
+    attribute: str
+    suite: Suite
+    wording: str
+    guessed: NDArray[np.str_]
+    labelled: NDArray[np.str_]
+
+
+def zero_shot_accuracy(guessed: NDArray[np.str_], labelled: NDArray[np.str_], *, confidence: float = 0.95) -> Estimate:
+    """Return the share of images whose best match among the classes is their label, with Wilson's interval.
+
+    Parameters
+    ----------
+    guessed, labelled : (n,) str arrays
+        "" in `labelled` leaves an image out; without images the value is nan.
+    """
+    known = labelled != _UNKNOWN
+    return _share((guessed == labelled)[known].astype(float), confidence)
+
+
+def chance_accuracy(guessed: NDArray[np.str_], labelled: NDArray[np.str_]) -> float:
+    """Return the accuracy of the same guesses if they had nothing to do with the images: sum of P(guess) P(label)."""
+    known = labelled != _UNKNOWN
+    if not known.any():
+        return float("nan")
+    guessed, labelled = guessed[known], labelled[known]
+    return float(sum((guessed == label).mean() * (labelled == label).mean() for label in np.unique(labelled)))
+
+
+def wording_agreement(guesses: NDArray[np.str_], *, confidence: float = 0.95) -> Estimate:
+    """Return the share of images that two wordings take for the same, mean over the pairs of wordings.
+
+    Parameters
+    ----------
+    guesses : (w, n) str array
+        Of w wordings; nan of fewer than two. The interval is that of one pair: conservative for several.
+    """
+    pairs = [one == other for one, other in combinations(guesses, 2)]
+    if not pairs:
+        return Estimate(float("nan"), float("nan"), float("nan"), n=guesses.shape[1])
+    return _share(np.mean(pairs, axis=0), confidence)
+
+
+def _share(right: NDArray[np.float64], confidence: float) -> Estimate:
+    if not len(right):
+        return Estimate(float("nan"), float("nan"), float("nan"), n=0, reason=(reason("no_labelled_images"),))
+    low, high = wilson(right.sum(), len(right), confidence=confidence)
+    return Estimate(float(right.mean()), float(low), float(high), n=len(right))
+
+
+# --- What a cell's suites take its images for.
+
+
+def cell_guesses(cell: Cell) -> Iterator[Guesses]:
+    """Give the guesses of every suite whose candidates name what the records label.
+
+    The classes of a Trident suite; the demographic words of an outcome suite, as race and as gender; the marks of
+    each template of `markedness`.
+    """
+    for name, logits in sorted(cell.logits.items()):
+        suite, records = logits.suite, cell.labels(name)
+        kept = cell.rows(name)
+        for attribute, wording, columns, classes in _classes(suite):
+            if attribute not in records.columns:
+                continue
+            labelled = np.array([_plain(label) for label in records[attribute].cast(pl.String).fill_null("")])
+            labelled[~(np.isin(labelled, classes) & kept)] = _UNKNOWN
+            # A word that stands for no label of this dataset is no class here.
+            occur = np.isin(classes, labelled)
+            if len(np.unique(np.array(classes)[occur])) < 2:
+                continue
+            chosen = np.array(columns)[occur]
+            best = map_rows(lambda block, chosen=chosen: block[:, chosen].argmax(axis=1), logits.scores)  # type: ignore[misc]
+            yield Guesses(attribute, suite, wording, np.array(classes)[occur][best], labelled)
+
+
+def _classes(suite: Suite) -> Iterator[tuple[str, str, list[int], list[str]]]:
+    """Give attribute, wording, columns of the suite, and the class of each."""
+    if suite.id == "trident" and suite.attribute is not None:
+        yield suite.attribute, "", suite.columns("class"), [_plain(label) for label in suite.class_labels]
+    if suite.family == "outcomes" and suite.id not in VARIANT_SUITES and (columns := suite.columns("demographic")):
+        words = [suite.candidates[i].id.rsplit(" ", 1) for i in columns]
+        if all(len(word) == 2 for word in words):
+            yield "race", "", columns, [_plain(race) for race, _ in words]
+            yield "gender", "", columns, [_plain(gender) for _, gender in words]
+    if suite.family == "markedness":
+        marks = sorted({candidate.category for candidate in suite.candidates} - {"blank"})
+        for template in suite.templates:
+            for attribute in marks:
+                of = [(i, each.word) for i, each in enumerate(suite.candidates) if _marks(each, template, attribute)]
+                yield attribute, template, [i for i, _ in of], [_plain(word) for _, word in of]
+
+
+def _marks(candidate: Candidate, template: str, attribute: str) -> bool:
+    return candidate.template == template and candidate.category == attribute
+
+
+def _plain(label: str) -> str:
+    """Return a label as every wording of it is compared: `Latino_Hispanic` and `latino` are one."""
+    return label.lower().split("_")[0]
+
+
+# --- The rows.
+
+
+def sanity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return zero-shot accuracy against chance of each suite and attribute, and the agreement of wordings."""
+    rows: list[Row] = []
+    by_attribute: dict[str, list[Guesses]] = {}
+    for guesses in cell_guesses(cell):
+        by_attribute.setdefault(guesses.attribute, []).append(guesses)
+    for attribute, wordings in by_attribute.items():
+        for one in wordings:
+            common = base_row(
+                cell, suite=one.suite.id, suite_hash=one.suite.hash, attribute=attribute, probe=one.wording or None,
+                metric="zero_shot_accuracy", definition="among_classes",
+            )  # fmt: skip
+            accuracy = zero_shot_accuracy(one.guessed, one.labelled, confidence=settings.confidence)
+            chance = chance_accuracy(one.guessed, one.labelled)
+            weak = reason("at_chance", chance=chance) if accuracy.ci_low <= chance else None
+            rows.append(common | accuracy.columns(weak))
+            nothing = Estimate(chance, float("nan"), float("nan"), n=accuracy.n, reason=(reason("dealt_answers"),))
+            rows.append(common | {"statistic": CHANCE} | nothing.columns())
+        if len(wordings) > 1:
+            first = wordings[0]
+            known = np.all([one.labelled != _UNKNOWN for one in wordings], axis=0)
+            agreement = wording_agreement(
+                np.array([one.guessed[known] for one in wordings]), confidence=settings.confidence
+            )
+            common = base_row(cell, suite=first.suite.id, suite_hash=first.suite.hash, attribute=attribute)
+            of = {"metric": "wording_agreement", "definition": "mean_of_pairs"}
+            rows.append(common | of | agreement.columns(reason("wordings_compared", wordings=len(wordings))))
+    return metric_frame(flag_clustering(rows, cell.records))
+
+
+SANITY = Family(name="sanity_metrics", needs=("trident", "outcomes", "markedness"), compute=sanity_rows)
