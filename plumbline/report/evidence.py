@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import polars as pl
+
 from plumbline.catalog.schema import IDENTIFYING, row_id
 from plumbline.metrics.evidence import state
 from plumbline.reasons import find, why_no_interval
@@ -19,10 +21,22 @@ from plumbline.report.numbers import (
     percent_interval,
 )
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, or_nan, significance_level
+from plumbline.report.rows import Row, defined, or_nan, significance_level, where
 from plumbline.report.vocabulary import sentence_start
 
 QUESTION = tuple(name for name in IDENTIFYING if name != "model")
+
+
+CELL = ["model", "dataset"]
+
+
+def too_weak(table: pl.DataFrame) -> pl.DataFrame:
+    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
+    seen = where(table, metric="zero_shot_accuracy", statistic="estimate", condition="before")
+    seen = seen.filter(pl.col("value").is_finite())
+    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
+    weak = seen.filter(at_chance.fill_null(value=False).all().over(CELL))
+    return weak.sort("value", descending=True).unique(CELL, keep="first", maintain_order=True).sort(CELL)
 
 
 def evidence(row: Row, reading: Reading) -> bool:

@@ -13,11 +13,11 @@ from plumbline.metrics.evidence import smallest_detectable
 from plumbline.metrics.family import family_descriptions
 from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import QUESTION, name_of
+from plumbline.report.evidence import CELL, QUESTION, name_of, too_weak
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
-from plumbline.report.rows import Row, checked, where
+from plumbline.report.rows import Row, checked
 from plumbline.report.vocabulary import attribute_title
 from plumbline.statistics.multiplicity import q_values, widened_intervals
 from plumbline.statistics.power import required_p
@@ -30,25 +30,14 @@ def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
     Of a model that is too weak to interpret on a dataset nothing is told but that.
     """
-    weak = _too_weak(table)
+    weak = too_weak(table)
     if weak.height:
-        table = table.join(weak, on=_CELL, how="anti", nulls_equal=True, maintain_order="left")
+        table = table.join(weak, on=CELL, how="anti", nulls_equal=True, maintain_order="left")
     sources = [chapter.findings for chapter in CHAPTERS if chapter.findings]
     return [*map(_weakness, weak.to_dicts()), *(finding for source in sources for finding in source(table, reading))]
 
 
 # --- Models at chance
-
-_CELL = ["model", "dataset"]
-
-
-def _too_weak(table: pl.DataFrame) -> pl.DataFrame:
-    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
-    seen = where(table, metric="zero_shot_accuracy", statistic="estimate", condition="before")
-    seen = seen.filter(pl.col("value").is_finite())
-    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
-    weak = seen.filter(at_chance.fill_null(value=False).all().over(_CELL))
-    return weak.sort("value", descending=True).unique(_CELL, keep="first", maintain_order=True).sort(_CELL)
 
 
 def _weakness(row: Row) -> Finding:

@@ -9,7 +9,7 @@ them were asked on; a model that was not asked there is answered by the next, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ import polars as pl
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.metrics.evidence import state as evidence_state
+from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
 from plumbline.report.numbers import UNDEFINED, interval, money, number
 from plumbline.report.reading import Reading
@@ -291,8 +292,9 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
     answers = {question.id: _answers(plain, question) for question in QUESTIONS}
     kinds: dict[str, Kind] = {model: BY_ID[name].kind for name, found in answers.items() for model in found}
+    weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
-        _cell(model, BY_ID[name], found.get(model), plain, reading)
+        _cell(model, BY_ID[name], found.get(model), plain, reading, weak)
         for name, found in answers.items()
         for model, kind in kinds.items()
         if found and kind == BY_ID[name].kind
@@ -339,7 +341,14 @@ def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
     return found
 
 
-def _cell(model: str, question: Question, row: Row | None, table: pl.DataFrame, reading: Reading) -> dict[str, Any]:
+def _cell(
+    model: str,
+    question: Question,
+    row: Row | None,
+    table: pl.DataFrame,
+    reading: Reading,
+    weak: Collection[tuple[str, str]],
+) -> dict[str, Any]:
     about = {
         "model": model, "kind": question.kind, "question": question.id, "title": question.title, "unit": question.unit,
         "chapter": question.chapter,
@@ -347,6 +356,9 @@ def _cell(model: str, question: Question, row: Row | None, table: pl.DataFrame, 
     if row is None:
         return {**about, "state": "not_asked"}
     state = state_of(row, reading)
+    if question.of_bias and (model, row["dataset"]) in weak:
+        why = "the model is at chance on this dataset: too weak to interpret"
+        return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
     same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
     told = state in ("evidence", "measured") and question.of_bias
     ends = ends_of(row, question, table) if told else None

@@ -9,6 +9,7 @@ from scorecard_rows import UNSURE, answer, frame, spoken
 from plumbline.catalog.schema import row_id
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
+from plumbline.reasons import reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.reading import Reading
@@ -196,3 +197,15 @@ def test_without_answers_there_is_no_row_and_no_picture():
     assert empty.is_empty() and drawn(empty) is None and in_columns(empty).is_empty()
     with pytest.raises(MetricError, match="lacks columns"):
         scorecard(pl.DataFrame({"metric": ["max_skew"]}), Reading())
+
+
+def test_of_a_model_at_chance_the_scorecard_says_only_that():
+    chance = {
+        "model": "a", "dataset": "fairface", "condition": "before", "statistic": "estimate", "attribute": "race",
+        "metric": "zero_shot_accuracy", "definition": "top1", "value": 0.14, "ci_low": 0.12, "ci_high": 0.16,
+        "reason": reason("at_chance", chance=1 / 7),
+    }  # fmt: skip
+    card = scorecard(frame([*answer("a"), chance], answer("b")), Reading())
+    weak, other = cell(card, "a"), cell(card, "b")
+    assert (weak["state"], weak["value"]) == ("undefined", None) and "too weak to interpret" in weak["reason"]
+    assert (other["state"], other["value"]) == ("evidence", 1.5)
