@@ -28,8 +28,8 @@ from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
 FAMILIES: dict[str, ImageFamily] = families_by_name(
-    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY
-)
+    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY,
+)  # fmt: skip
 """Every family by name."""
 
 TEXT_SPACE = "valence_geometry"
