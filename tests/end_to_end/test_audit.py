@@ -180,7 +180,9 @@ def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, resumed,
 def measured(home):
     """Return the numbers of the suite that both audits have, without what tells one audit from another."""
     table = home.workspace.lake.read_table("metric_table")
-    own = table.filter(pl.col("model") != "all", suite="crime", condition="before")
+    # Wordings agree with those of other suites, which one of the audits lacks.
+    compared = pl.col("metric") == "wording_agreement"
+    own = table.filter(~compared, pl.col("model") != "all", suite="crime", condition="before")
     return own.drop("audit_id", "cell_id", "q", "smallest_detectable").sort(
         pl.struct(pl.exclude("value", "ci_low", "ci_high", "p"))
     )

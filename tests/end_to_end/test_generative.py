@@ -258,7 +258,9 @@ def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):
 
     tracking = Tracking(shipped.workspace)
     runs = tracking.client().search_runs([tracking.experiment()])
-    by_instruction = {run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params["lvlm"] == "model"}
+    by_instruction = {
+        run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params.get("lvlm") == "model"
+    }
     assert set(by_instruction) == {"none", "M4"}
     shared = set(by_instruction["none"].data.metrics) & set(by_instruction["M4"].data.metrics)
     assert any(name.startswith("max_toxicity/") for name in shared)

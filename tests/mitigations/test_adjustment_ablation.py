@@ -30,7 +30,9 @@ def test_every_value_gives_what_a_fit_of_its_own_gives(settings):
     tried += [("learning_rate", settings.per_class, rate) for rate in (0.003, 0.05)]
     for varied, n, rate in tried:
         fit = fit_cell(cell, settings.model_copy(update={"per_class": n, "learning_rate": rate}), seed=5)
-        gains = adjustment_rows(cell, {"own": fit}).filter(metric="macro_accuracy_gain", suite=suite)
+        gains = adjustment_rows(cell, {"own": fit}).filter(
+            metric="macro_accuracy_gain", definition="test_rows", suite=suite
+        )
         own = found.filter(varied=varied, per_class=n, learning_rate=rate)
         for statistic, column in (("mean", "value"), ("sd", "sd")):
             expected = gains.filter(statistic=statistic)
