@@ -15,6 +15,28 @@ _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 # SQLite says `SQLITE_FULL` of a database that cannot grow, but only that input or output failed of the memory that it
 # shares with other processes, which lies in a file too.
 _UNWELL = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+_HELD = (
+    "another process holds Dagster's database; what is finished is kept",
+    "end what works in this home, such as a second `plumbline ui`, and run the same command to go on",
+)
+_DAMAGED = (
+    "a database of Dagster is damaged; what is finished is kept",
+    "move the folder away and run the same command: results lie elsewhere and are found to be current; only the "
+    "history of runs is lost",
+)
+_FAILED = (
+    "Dagster's database could not be read or written; what is finished is kept",
+    "the disk has room: see that it is mounted, writable and sound (the system's log says more), or set PLUMBLINE_HOME "
+    "to a local disk; then run the same command to go on",
+)
+_OF_DATABASES = {
+    sqlite3.SQLITE_BUSY: _HELD,
+    sqlite3.SQLITE_LOCKED: _HELD,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    **dict.fromkeys(_UNWELL, _FAILED),
+}
+"""Primary code of SQLite -> what is wrong, and the remedy."""
 # What SQLite asks for at once is a few pages: with less than this no database can be written.
 _ROOM_BYTES = 1 << 20
 
@@ -42,46 +64,25 @@ def disk_errors_named(workspace: Workspace) -> Iterator[None]:
 def _named(error: BaseException, home: Path) -> StorageError | None:
     """Return what a chain of errors says of the home, or None where it speaks of something else."""
     for one in _chain(error):
-        code = _sqlite_code(one)
-        unwell = code in _UNWELL
-        if _is_full(one) or (unwell and _lacks_room(home)):
-            return StorageError(
-                "the disk is full; what is finished is kept",
-                where=home,
-                found=one,
-                hint="free some space, or set PLUMBLINE_HOME, and run the same command to go on",
-            )
-        if _is_refused(one, home) or code == sqlite3.SQLITE_READONLY:
-            return StorageError(
-                "this user cannot write to the home",
-                where=getattr(one, "filename", None) or home,
-                found=one,
-                hint="make it writable, or set PLUMBLINE_HOME to a folder of your own",
-            )
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StorageError(
-                "another process holds Dagster's database; what is finished is kept",
-                where=home / "dagster",
-                found=one,
-                hint="end what works in this home, such as a second `plumbline ui`, and run the same command to go on",
-            )
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return StorageError(
-                "a database of Dagster is damaged; what is finished is kept",
-                where=home / "dagster",
-                found=f"{one} ({getattr(one, 'sqlite_errorname', 'no code')})",
-                hint="move the folder away and run the same command: results are kept beside it and only found to be "
-                "current again; the history of runs is lost",
-            )
-        if unwell:
-            return StorageError(
-                "Dagster's database could not be read or written; what is finished is kept",
-                where=home,
-                found=f"{one} ({getattr(one, 'sqlite_errorname', 'no code')})",
-                hint="the disk has room: see that it is mounted, writable and sound (the system's log says more), or "
-                "set PLUMBLINE_HOME to a local disk; then run the same command to go on",
-            )
+        if told := _told(one, home):
+            what, hint = told
+            name = getattr(one, "sqlite_errorname", None)
+            where = (getattr(one, "filename", None) or home) if name is None else home / "dagster"
+            return StorageError(what, where=where, found=one if name is None else f"{one} ({name})", hint=hint)
     return None
+
+
+def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
+    """Return what is wrong and its remedy."""
+    code = _sqlite_code(error)
+    if _is_full(error) or (code in _UNWELL and _lacks_room(home)):
+        return (
+            "the disk is full; what is finished is kept",
+            "free some space, or set PLUMBLINE_HOME, and run the same command to go on",
+        )
+    if _is_refused(error, home) or code == sqlite3.SQLITE_READONLY:
+        return ("this user cannot write to the home", "make it writable, or set PLUMBLINE_HOME to a folder of your own")
+    return None if code is None else _OF_DATABASES.get(code)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
