@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from row_by_row import SlowDraws, answered
 from scipy import stats
 from tiny_lvlms import BASE_LLMS, LVLMS
 
@@ -91,26 +92,6 @@ def rows(backend, subjects, decoding, prompts=PROMPTS, seeds=(0, 1)):
         for subject in subjects
         for question in questions
     ]
-
-
-def answered(backend, asked, decoding):
-    found = dict(backend.answers(asked, decoding))
-    assert sorted(found) == list(range(len(asked)))
-    return [found[position] for position in range(len(asked))]
-
-
-class SlowDraws:
-    """A logits processor that leaves only the row's own token: the last step of `generate` then takes it."""
-
-    def __init__(self, key):
-        self.drawn = np.random.Generator(np.random.Philox(key=int(key, 16)))
-
-    def __call__(self, input_ids, scores):
-        sums = scores.double().softmax(-1).cumsum(-1)
-        token = int(torch.searchsorted(sums[0], self.drawn.random() * sums[0, -1], right=True))
-        alone = torch.full_like(scores, -torch.inf)
-        alone[0, token] = 0.0
-        return alone
 
 
 class Slow:
