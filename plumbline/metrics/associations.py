@@ -392,11 +392,16 @@ def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Associa
     linear = (1 - share * (1 - share) * (shift / deviation) ** 2) / deviation
     quadratic = shift / (2 * deviation**3 * n)
     for mask, sign in ((in_a, 1), (~in_a, -1)):
-        centred = columns[mask] - columns[mask].mean(axis=0)
+        centred = columns[mask]
+        centred -= centred.mean(axis=0)
         squares = centred**2
-        moved = centred * (sign / mask.sum())
-        of_statistic[mask] = moved
-        of_effect[mask] = moved * linear - (squares - squares.mean(axis=0)) * quadratic
+        squares -= squares.mean(axis=0)
+        squares *= quadratic
+        centred *= sign / mask.sum()
+        of_statistic[mask] = centred
+        centred *= linear
+        centred -= squares
+        of_effect[mask] = centred
     return AssociationInfluences(of_statistic, of_effect)
 
 

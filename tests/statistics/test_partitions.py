@@ -175,6 +175,25 @@ def test_random_counts_are_those_of_each_partition_whatever_ties():
         assert tests.studentised.above[3] == tests.studentised.below[3] == 0, "what does not vary ties"
 
 
+def test_of_large_groups_the_spread_follows_from_the_sum(monkeypatch):
+    """Without sums of squares p changes by less than ten thousand draws can tell, also where values are skewed."""
+    n, size, rng = 7000, 1000, np.random.default_rng(4)
+    in_a = np.arange(n) < size
+    # Differences of -3 to 3 standard errors; the group has half, or twice, the spread of the others.
+    shifts = np.linspace(-3, 3, 7) / np.sqrt(size)
+    columns = np.concatenate(
+        [(rng.exponential(1, (n, 7)) - 1) * np.where(in_a, f, 1)[:, None] for f in (0.5, 2)], axis=1
+    )
+    columns[in_a] += np.tile(shifts, 2)
+    blocks = list(random_subsets(n, [size], count=2000, rng=rng))
+    quick = random_partition_test(columns, [in_a], [size], blocks)[0].studentised
+    monkeypatch.setattr(partitions, "MANY_IMAGES", n)
+    full = random_partition_test(columns, [in_a], [size], blocks)[0].studentised
+    noise = np.sqrt(full.above * full.below / 2000)
+    assert (noise > 0).sum() > 6
+    assert (np.abs(quick.above - full.above) <= 0.5 * noise + 1).all()
+
+
 @pytest.mark.parametrize(("n", "size"), [(9, 2), (9, 7), (10, 5), (12, 5), (9, 1)])
 def test_exact_counts_compare_with_all(n, size):
     rng = np.random.default_rng(3)
