@@ -39,8 +39,8 @@ class PlumblineError(Exception):
         """Return one error with everything that several say; the one itself where there is one."""
         if len(errors) == 1:
             return errors[0]
-        said = (str(error).replace("\n", "\n  ") for error in errors)
-        together = cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in said))
+        messages = (str(error).replace("\n", "\n  ") for error in errors)
+        together = cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in messages))
         together.parts = tuple(errors)
         return together
 

@@ -45,8 +45,8 @@ class Recording:
 
     def inputs(self) -> dict[str, Any]:
         """Return what was read and not written by the computation itself."""
-        own = {canonical_json(["stored", *written]) for written in self.written}
-        return {read: value for read, value in self.reads.items() if read not in own}
+        own_outputs = {canonical_json(["stored", *written]) for written in self.written}
+        return {read: value for read, value in self.reads.items() if read not in own_outputs}
 
 
 _CURRENT: ContextVar[Recording | None] = ContextVar("recording", default=None)

@@ -490,8 +490,8 @@ def _protocol(paper: PaperDescription, table: TableDescription, printed: Meaning
         combined |= protocol
     if printed.get("condition") in paper.by_attribute:
         combined["attribute"] = meaning.get("attribute", _WITHOUT_ATTRIBUTE)
-    said = {key: value for key, value in combined.items() if value is not None}
-    return canonical_json(said) if said else None
+    stated = {key: value for key, value in combined.items() if value is not None}
+    return canonical_json(stated) if stated else None
 
 
 def _word_rows(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell) -> Iterator[Row]:
@@ -515,7 +515,7 @@ ProtocolOf = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 
 def differences(published: Mapping[str, Any], run: Mapping[str, Any]) -> str | None:
     """Say what of a run is not as published, such as `epochs 8 in place of 3`; None where nothing differs."""
-    told = [
+    phrases = [
         f"{key} {run[key]} in place of {value}" for key, value in published.items() if key in run and run[key] != value
     ]
-    return ", ".join(told) or None
+    return ", ".join(phrases) or None

@@ -415,14 +415,14 @@ def own_texts() -> dict[str, tuple[str, ...]]:
             texts_of.setdefault(suite.id, {}).update(dict.fromkeys(suite.texts))
     # The two labels last, which other suites have too: a pass over a couple of texts gives them other last bits.
     texts_of[_LABELS] = texts_of.pop(_LABELS)
-    own: dict[str, tuple[str, ...]] = {}
+    by_suite: dict[str, tuple[str, ...]] = {}
     known: set[str] = set()
     for suite_id, texts in texts_of.items():
         if mine := tuple(text for text in texts if text not in known):
-            own[suite_id] = mine
+            by_suite[suite_id] = mine
         known |= texts.keys()
-    note("texts", value=[*own.values()])
-    return own
+    note("texts", value=[*by_suite.values()])
+    return by_suite
 
 
 def all_texts() -> tuple[str, ...]:

@@ -127,21 +127,21 @@ def _converted(weights: Sequence[Path], others: dict[str, Path | bytes], kept: P
     folder = kept / digest_json([sources, contents])[:16]
     if (folder / CONVERTED_NOTE).is_file():
         return folder
-    with _built_aside(folder) as made:
+    with _built_aside(folder) as aside:
         for name, each in others.items():
             if name != _BIN_INDEX:
-                (made / name).parent.mkdir(exist_ok=True)
-                (made / name).write_bytes(each.read_bytes() if isinstance(each, Path) else each)
+                (aside / name).parent.mkdir(exist_ok=True)
+                (aside / name).write_bytes(each.read_bytes() if isinstance(each, Path) else each)
         names = _names(weights, open_clip=OPEN_CLIP_CONFIG in others)
-        notes = [convert_to_safetensors(path, made / name) for path, name in zip(weights, names, strict=True)]
+        notes = [convert_to_safetensors(path, aside / name) for path, name in zip(weights, names, strict=True)]
         if len(weights) > 1:
             of_part = dict(zip((path.name for path in weights), names, strict=True))
             content = read_configuration(weights[0].parent / _BIN_INDEX)
             content["weight_map"] = {name: of_part[str(part)] for name, part in content["weight_map"].items()}
             # transformers wants it, be it empty.
             content.setdefault("metadata", {})
-            (made / INDEX).write_text(json.dumps(content))
-        (made / CONVERTED_NOTE).write_text(json.dumps({"converted": notes}, indent=1))
+            (aside / INDEX).write_text(json.dumps(content))
+        (aside / CONVERTED_NOTE).write_text(json.dumps({"converted": notes}, indent=1))
     return folder
 
 
@@ -155,13 +155,13 @@ def _names(weights: Sequence[Path], *, open_clip: bool) -> list[str]:
 def _built_aside(folder: Path) -> Iterator[Path]:
     """Give an empty folder beside `folder`, which it becomes when it is whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    aside = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        yield made
+        yield aside
         if not folder.exists():
-            made.rename(folder)
+            aside.rename(folder)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 # What open_clip's trainer says of its settings.
@@ -171,8 +171,8 @@ def _open_clip_files(weights: Path, of: str, model: str | None) -> dict[str, Pat
     """Return the configuration that open_clip reads, of the architecture that was trained."""
     places = [folder / PARAMETERS for folder in (weights.parent, weights.parent.parent)]
     beside = next((path for path in places if path.is_file()), None)
-    said = _parameters(beside) if beside is not None else {}
-    name = model or said.get("model")
+    parameters = _parameters(beside) if beside is not None else {}
+    name = model or parameters.get("model")
     if name is None:
         raise CheckpointError(
             f"nothing says which architecture the checkpoint of {of} has",
@@ -192,7 +192,7 @@ def _open_clip_files(weights: Path, of: str, model: str | None) -> dict[str, Pat
             found=f"model: {name}",
             expected="a name of open_clip.list_models(), such as ViT-B-32",
         )
-    return {OPEN_CLIP_CONFIG: json.dumps(_as_trained(config, said), sort_keys=True).encode()}
+    return {OPEN_CLIP_CONFIG: json.dumps(_as_trained(config, parameters), sort_keys=True).encode()}
 
 
 def _parameters(path: Path) -> dict[str, str]:

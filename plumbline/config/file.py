@@ -152,8 +152,8 @@ def _text(path: Path) -> str:
         raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        found = f"byte {error.object[error.start]:#04x} on line {line}"
-        raise ConfigError("the audit file is not text in UTF-8", where=path, found=found) from error
+        bad_byte = f"byte {error.object[error.start]:#04x} on line {line}"
+        raise ConfigError("the audit file is not text in UTF-8", where=path, found=bad_byte) from error
 
 
 # Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
@@ -162,8 +162,8 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
         content, node = foreign_yaml(text)
     except yaml.YAMLError as error:
-        found = re.sub(r"in \"<[a-z ]+>\", ", "at ", str(error))
-        raise ConfigError("the audit file is not valid YAML", where=path, found=" ".join(found.split())) from error
+        complaint = re.sub(r"in \"<[a-z ]+>\", ", "at ", str(error))
+        raise ConfigError("the audit file is not valid YAML", where=path, found=" ".join(complaint.split())) from error
     if not isinstance(content, dict):
         raise ConfigError("the audit file must be a mapping", where=path, found=type(content).__name__)
     return content, node

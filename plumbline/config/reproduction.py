@@ -56,7 +56,7 @@ class Run:
 
     def __init__(self, audit: Audit, addresses: Mapping[str, str], datasets: Mapping[str, str]) -> None:
         self.audit, self.datasets = audit, datasets
-        known = {model: found.id for model, address in addresses.items() if (found := recognise(address))}
+        known = {model: checkpoint.id for model, address in addresses.items() if (checkpoint := recognise(address))}
         self.models = {name: [m for m, of in known.items() if of == name] for name in known.values()}
 
     @property
@@ -183,8 +183,8 @@ def _state(run: Run, cell: Mapping[str, Any]) -> _State:
     """Return how far one published cell is reproduced, where it comes nearest, and why no further."""
     if cell["status"] in _UNPUBLISHED:
         return "cannot", _UNPUBLISHED[cell["status"]]
-    found = [_state_of(run, model, dataset, cell) for model, dataset in _places(run, cell)]
-    return min(found, key=lambda state: _STATES.index(state[0]), default=("cannot", _nowhere(run, cell)))
+    states = [_state_of(run, model, dataset, cell) for model, dataset in _places(run, cell)]
+    return min(states, key=lambda state: _STATES.index(state[0]), default=("cannot", _nowhere(run, cell)))
 
 
 def _state_of(run: Run, model: str, dataset: str, cell: Mapping[str, Any]) -> _State:

@@ -214,12 +214,12 @@ class PatchProcessor(ImageProcessor):
         """Return (3, n + 1, p x p), uint8."""
         import torch
 
-        made = self._images(image, return_tensors="np", do_rescale=False, do_normalize=False)
-        patches = made["pixel_values"][0]
+        prepared = self._images(image, return_tensors="np", do_rescale=False, do_normalize=False)
+        patches = prepared["pixel_values"][0]
         patches = patches.reshape(len(patches), -1, 3).transpose(2, 0, 1)
         packed = np.zeros((3, patches.shape[1] + 1, patches.shape[2]), dtype=np.uint8)
         packed[:, 1:] = patches
-        packed[0, 0, :4] = [part for side in made["spatial_shapes"][0] for part in divmod(int(side), 256)]
+        packed[0, 0, :4] = [part for side in prepared["spatial_shapes"][0] for part in divmod(int(side), 256)]
         return torch.from_numpy(packed)
 
     def unpacked(self, pixels: torch.Tensor, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

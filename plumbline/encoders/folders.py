@@ -164,11 +164,11 @@ def _require_numbers(encoder: DualEncoder | PairEncoder, folder: Path) -> None:
     batch, texts = encoder.prepare(Image.new("RGB", (96, 96), (128, 128, 128)))[None], ["a photo of a person"]
     with torch.compiler.set_stance("force_eager"):
         if find_family(encoder.family).logit == "pair":
-            asked = {"an image and a text": cast("PairEncoder", encoder).score_pairs(batch, texts)}
+            outputs = {"an image and a text": cast("PairEncoder", encoder).score_pairs(batch, texts)}
         else:
             dual = cast("DualEncoder", encoder)
-            asked = {"an image": dual.embed_images(batch), "a text": dual.embed_texts(texts)}
-    if broken := [what for what, given in asked.items() if not np.isfinite(given).all()]:
+            outputs = {"an image": dual.embed_images(batch), "a text": dual.embed_texts(texts)}
+    if broken := [what for what, given in outputs.items() if not np.isfinite(given).all()]:
         raise CheckpointError(
             "this checkpoint gives NaN or infinity",
             where=folder,

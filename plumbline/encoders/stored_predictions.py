@@ -156,8 +156,8 @@ class PredictionTable:
             return {suite.id: self._positions(suite, counted, lambda i: "") for suite in suites}, 0
         rows = self._rows([suite.id for suite in suites])
         by_name = {row.values[self.image]: row for row in rows}
-        found = [by_name.get(path) or by_name.get(image) for path, image in records.select("path", "image_id").rows()]
-        if absent := [path for path, row in zip(records["path"], found) if row is None]:
+        matched = [by_name.get(path) or by_name.get(image) for path, image in records.select("path", "image_id").rows()]
+        if absent := [path for path, row in zip(records["path"], matched) if row is None]:
             raise EncodingError(
                 f"{len(absent)} of {records.height} images of `{self.dataset}` have no prediction",
                 where=f"{self.path}, column `{self.image}`",
@@ -165,7 +165,7 @@ class PredictionTable:
                 expected="a row for every accepted image, by its path or its sha256",
                 hint="add the rows, or take the images out of the dataset's table",
             )
-        kept = [row for row in found if row is not None]
+        kept = [row for row in matched if row is not None]
         chosen = {
             suite.id: self._positions(
                 suite, [row.values[suite.id] for row in kept], lambda i: f", line {kept[i].line}, column "

@@ -209,9 +209,10 @@ class EndpointBackend:
 
 
 def _sent(settings: EndpointSettings) -> tuple[str, ...]:
-    own = settings.defaults
+    defaults = settings.defaults
     optional = {
-        "temperature": not own, "top_p": not own, "top_k": settings.send_top_k and not own, "seed": settings.send_seed,
+        "temperature": not defaults, "top_p": not defaults, "top_k": settings.send_top_k and not defaults,
+        "seed": settings.send_seed,
     }  # fmt: skip
     return ("max_new_tokens", *(name for name, yes in optional.items() if yes))
 

@@ -178,15 +178,15 @@ def own_decoding(folder: Path) -> dict[str, Any]:
     if not (folder / _DEFAULTS).is_file():
         return {}
     content = read_configuration(folder / _DEFAULTS)
-    said = {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
+    decoding = {k: v for k, v in content.items() if k not in _NO_DECODING and not k.endswith("_token_id")}
     for key, (_, fits) in DRAWN_AS.items():
-        if said.get(key) is None:
-            said.pop(key, None)
-        elif not isinstance(said[key], int | float) or not fits(said[key]):
+        if decoding.get(key) is None:
+            decoding.pop(key, None)
+        elif not isinstance(decoding[key], int | float) or not fits(decoding[key]):
             raise CheckpointError(
-                "a checkpoint's own decoding is out of range", where=folder / _DEFAULTS, found=f"{key}: {said[key]}"
+                "a checkpoint's own decoding is out of range", where=folder / _DEFAULTS, found=f"{key}: {decoding[key]}"
             )
-    return said
+    return decoding
 
 
 def image_tokens(folder: Path) -> int | None:

@@ -83,11 +83,11 @@ class ImageTextBackend(TransformersBackend):
         """Return what the model reads of an image and a prompt, on the device: tensors of one row."""
         import torch
 
-        made = self._prompts.inputs(image, prompt)
+        prepared = self._prompts.inputs(image, prompt)
         dtype = self._model.dtype
         return {
             name: value.to(self.device, dtype if value.is_floating_point() else None)
-            for name, value in made.items()
+            for name, value in prepared.items()
             if isinstance(value, torch.Tensor)
         }
 

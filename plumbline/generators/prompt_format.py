@@ -163,12 +163,12 @@ class Conversation:
         import jinja2
 
         try:
-            made = [self.inputs(grey, probe)["input_ids"][0].tolist() for probe in PROBES]
+            probed = [self.inputs(grey, probe)["input_ids"][0].tolist() for probe in PROBES]
         except (GenerationError, jinja2.TemplateError, *_UNFIT) as error:
             raise self._unfit(files, error) from error
-        if made[0] == made[1]:
+        if probed[0] == probed[1]:
             raise self._unfit(files, "the same tokens for any prompt")
-        self._example: list[int] = made[0]
+        self._example: list[int] = probed[0]
 
     def inputs(self, image: Image, prompt: str) -> dict[str, Any]:
         """Return what the processor makes of an image and a prompt: tensors of one row, tokens as `input_ids`.
@@ -180,10 +180,10 @@ class Conversation:
         """
         try:
             if self._plain is not None:
-                made = self._processor(text=self._plain.format(prompt), images=image, return_tensors="pt")
+                prepared = self._processor(text=self._plain.format(prompt), images=image, return_tensors="pt")
             else:
                 content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
-                made = self._processor.apply_chat_template(
+                prepared = self._processor.apply_chat_template(
                     [{"role": "user", "content": content}],
                     add_generation_prompt=True,
                     tokenize=True,
@@ -192,7 +192,7 @@ class Conversation:
                 )
         except ValueError as error:
             raise misplaced(prompt, error) from error
-        return dict(made)
+        return dict(prepared)
 
     def example(self) -> list[int]:
         """Return the tokens of a prompt with an image."""
@@ -225,11 +225,11 @@ class _PreparedOnce:
     def __call__(self, images: Any, **options: Any) -> Any:
         import copy
 
-        kept, asked, made = self._last
-        if kept is None or not _same(kept, images) or asked != options:
-            made = self._processor(images, **options)
-            self._last = images, options, made
-        return copy.copy(made)
+        kept, last_options, prepared = self._last
+        if kept is None or not _same(kept, images) or last_options != options:
+            prepared = self._processor(images, **options)
+            self._last = images, options, prepared
+        return copy.copy(prepared)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_processor":  # while it is copied

@@ -49,8 +49,8 @@ class Thoughts:
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        asked = self._text(prompt)
-        self._opened = any(start in asked and asked.rfind(start) > asked.rfind(end) for start, end in MARKS)
+        rendered = self._text(prompt)
+        self._opened = any(start in rendered and rendered.rfind(start) > rendered.rfind(end) for start, end in MARKS)
 
     def apart(self, tokens: Sequence[int]) -> Thought:
         """Return what was thought, and the tokens of the answer after it."""

@@ -598,8 +598,8 @@ def detectable_columns(
     if len(seen) < len(sizes):
         counts, totals = counts[..., seen], totals[..., seen]
     of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "clusters": clusters, "null": null}
-    found = detectable_value(counts, totals, statistic, apart=apart, **of_test)  # type: ignore[arg-type]
-    return dict(zip(COLUMNS, found))
+    detectable = detectable_value(counts, totals, statistic, apart=apart, **of_test)  # type: ignore[arg-type]
+    return dict(zip(COLUMNS, detectable))
 
 
 def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, seed: int = 0) -> tuple[float, float]:

@@ -76,7 +76,7 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
     nulls = {name: _null(each) for name, each in _traits().items()}
     inverted = table["metric"].is_in([name for name, each in _traits().items() if _null(each) == each.bounds[1]])
     null = np.nan_to_num(_floats(table["metric"].replace_strict(nulls, default=0.0, return_dtype=pl.Float64)))
-    found = np.select(
+    smallest = np.select(
         [linear, inverted.to_numpy()],
         [
             at_levels[:, 0] * effect_size(sides * needed) / effect_size(sides * LEVELS[0]),
@@ -85,7 +85,7 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
         value_at(needed, at_levels - null[:, None]) + null,
     )
     known = pl.col("detectable_05").is_not_null() & pl.col("p").is_not_null()
-    return pl.when(known).then(pl.Series(found)).alias("smallest_detectable")
+    return pl.when(known).then(pl.Series(smallest)).alias("smallest_detectable")
 
 
 def _two_sided() -> list[str]:

@@ -179,8 +179,8 @@ def _prefers_neutral(logits: SuiteLogits, kept: NDArray[np.int64], groups: Group
     names = ["", *(f"{groups.attribute}:{name}" for name in groups.names)]
     prefers = logits.by_template(names, lambda cosine: cosine[..., :1] > cosine[..., 1:], kept)
     known, codes = groups.codes >= 0, np.maximum(groups.codes, 0)
-    own = np.take_along_axis(prefers, codes[:, None, None], axis=2)[..., 0]
-    return np.asarray(own & known[:, None])
+    own_group = np.take_along_axis(prefers, codes[:, None, None], axis=2)[..., 0]
+    return np.asarray(own_group & known[:, None])
 
 
 def _gap_rows(

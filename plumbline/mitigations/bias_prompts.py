@@ -136,8 +136,8 @@ def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
     if settings.variant == "released":
         return tuple(dict.fromkeys(text for texts in attributes for text in texts.contrast))
     if settings.pairs is not None:
-        own = (prompt for texts in attributes for prompt in texts.prompts)
-        return tuple(dict.fromkeys((*own, *(text for pair in settings.pairs for text in pair))))
+        own_prompts = (prompt for texts in attributes for prompt in texts.prompts)
+        return tuple(dict.fromkeys((*own_prompts, *(text for pair in settings.pairs for text in pair))))
     return tuple(dict.fromkeys(text for texts in attributes for text in texts.texts))
 
 

@@ -165,8 +165,8 @@ class PromptArraySettings(TrainedMitigationSettings):
             changed = features + fitted.parameters["vectors"].mean(axis=0)
         else:
             changed = np.array(features, dtype=np.float32)
-            asked = set(audited_texts()) if fitted.settings.get("before") == "queries" else set(texts)
-            chosen = [i for i, text in enumerate(texts) if text in asked]
+            prompted = set(audited_texts()) if fitted.settings.get("before") == "queries" else set(texts)
+            chosen = [i for i, text in enumerate(texts) if text in prompted]
             changed[chosen] = _with_tokens(
                 cast("PromptedEncoder", encoder),
                 [texts[i] for i in chosen],

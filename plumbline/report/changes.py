@@ -108,27 +108,27 @@ class Changes:
             first = "Nothing that was compared is worse than before by more than is allowed." if compared else ""
         else:
             first = "Nothing is worse than before by more than is allowed."
-        said = [first] if first else []
+        sentences = [first] if first else []
         within, better = counts[WORSE], counts[BETTER]
         if within:
-            said.append(f"{_numbers(within)} worse within that, or of a metric without a limit.")
+            sentences.append(f"{_numbers(within)} worse within that, or of a metric without a limit.")
         if better:
-            said.append(f"{_numbers(better)} better.")
+            sentences.append(f"{_numbers(better)} better.")
         if not counts[WORSE] + counts[BETTER] + counts[REGRESSED] + counts[NEITHER] and compared:
-            said.append("There is no evidence that any number changed.")
-        return " ".join(said) or "No number could be compared."
+            sentences.append("There is no evidence that any number changed.")
+        return " ".join(sentences) or "No number could be compared."
 
     @property
     def how(self) -> str:
         """Return how numbers were compared, in words; empty where no change is told."""
-        told = self.differences.filter(pl.col("verdict").is_in([REGRESSED, WORSE, BETTER, NEITHER]))
+        evident = self.differences.filter(pl.col("verdict").is_in([REGRESSED, WORSE, BETTER, NEITHER]))
         words = [
-            said
-            for compared, said in (
+            sentence
+            for compared, sentence in (
                 (PAIRED, "Paired: on the same images or sets."),
                 (INDEPENDENT, "As if independent: from the intervals of both sides, which is rather too wide."),
             )
-            if (told["compared"] == compared).any()
+            if (evident["compared"] == compared).any()
         ]
         return " ".join(["The change is after minus before, with its interval.", *words]) if words else ""
 
@@ -145,12 +145,12 @@ class Changes:
     @property
     def pictures(self) -> list[Chart]:
         """Return charts of what changed with evidence: of shares, and of all other numbers."""
-        told = {TITLES[verdict]: self._of(verdict).to_dicts() for verdict in (REGRESSED, WORSE, BETTER, NEITHER)}
+        by_verdict = {TITLES[verdict]: self._of(verdict).to_dicts() for verdict in (REGRESSED, WORSE, BETTER, NEITHER)}
         charts = []
         for unit in ("share", "number"):
             rows = {
                 heading: [_drawn(row) for row in rows if (row["metric"] in _SHARES) == (unit == "share")]
-                for heading, rows in told.items()
+                for heading, rows in by_verdict.items()
             }
             charts.append(drawn_changes(rows, _UNITS, unit=unit))
         return [chart for chart in charts if chart is not None]
@@ -214,9 +214,9 @@ def _one_sided(chosen: pl.DataFrame) -> Listing:
     """List numbers that one side lacks by metric, with how many they are and the reason that most of them have."""
     named = _names_models(chosen)
     of = ["metric", "suite", "model_new", "dataset"]
-    asked = pl.when(pl.col("compared") != ONE_SIDE).then("reason")
+    reasons = pl.when(pl.col("compared") != ONE_SIDE).then("reason")
     counted = chosen.group_by(of, maintain_order=True).agg(
-        pl.len(), asked.drop_nulls().mode(maintain_order=True).first().alias("why")
+        pl.len(), reasons.drop_nulls().mode(maintain_order=True).first().alias("why")
     )
     counted = counted.sort("len", *of, descending=[True, *[False] * len(of)], nulls_last=True)
     rows = [

@@ -50,8 +50,8 @@ class Part:
     @classmethod
     def of(cls, title: str, charts: Iterable[Chart | None], *, notes: Iterable[str] = ()) -> Part:
         """Return a part that shows the first of some charts, and folds the others away."""
-        found = drawn(charts)
-        return cls(title, pictures=found[:1], details=found[1:], notes=list(notes))
+        shown = drawn(charts)
+        return cls(title, pictures=shown[:1], details=shown[1:], notes=list(notes))
 
 
 @dataclass(frozen=True)

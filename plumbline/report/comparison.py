@@ -142,13 +142,13 @@ def _with_protocols(cells: pl.DataFrame, protocol_of: ProtocolOf | None) -> pl.D
     """Add `other_protocol`: what of the run is not as the paper has it."""
     if protocol_of is None:
         return cells.with_columns(other_protocol=pl.lit(None, pl.String))
-    told = [
+    departures = [
         None
         if cell["protocol"] is None or cell["model"] is None or cell["model"] == ALL_MODELS
         else differences(json.loads(cell["protocol"]), protocol_of(cell["model"], cell["own_dataset"], cell))
         for cell in cells.iter_rows(named=True)
     ]
-    return cells.with_columns(pl.Series("other_protocol", told, pl.String))
+    return cells.with_columns(pl.Series("other_protocol", departures, pl.String))
 
 
 def _with_pooled(encoders: Mapping[str, str], pooled: Sequence[str]) -> Mapping[str, str]:

@@ -76,15 +76,15 @@ def could_be_found(row: Row, *, share: bool = False) -> str:
     """Say, of a row that is no evidence, what would have been, and whether it excludes the declared margin."""
     written, least = percent if share else number, row.get("smallest_detectable")
     if least is None:
-        found = ""
+        power = ""
     elif math.isnan(least):
-        found = " So few images would hardly show any difference at the p that the correction requires."
+        power = " So few images would hardly show any difference at the p that the correction requires."
     else:
-        found = f" Four of five such audits would have found a true value of {written(least)}."
+        power = f" Four of five such audits would have found a true value of {written(least)}."
     excluded = row.get("equivalence_q")
     if excluded is None or state(row | {"q": None, "p": None}) != "evidence_of_none":
-        return found
-    return f"{found} It is evidence of none beyond the margin that the audit file declares ({p_value(excluded, 'q')})."
+        return power
+    return f"{power} It is evidence of none beyond the margin that the audit file declares ({p_value(excluded, 'q')})."
 
 
 def subject_of(row: Row) -> str:
@@ -103,8 +103,8 @@ FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
 
 def few_sets(row: Row, sentence: str) -> str:
     """Return what a sentence about a row does not yet say of the few sets it comes from, as sentences; or nothing."""
-    found = (find(row.get("reason_codes"), code) for code in FEW)
-    return "".join(f" {sentence_start(str(why))}." for why in found if why and str(why) not in sentence)
+    reasons = (find(row.get("reason_codes"), code) for code in FEW)
+    return "".join(f" {sentence_start(str(why))}." for why in reasons if why and str(why) not in sentence)
 
 
 def reaches_parity(row: Row) -> str:

@@ -89,8 +89,8 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return findings with the number of models in which the same row is evidence, and in which it was tested."""
     level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
-    told = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
-    tested = table.filter(level.is_not_null(), pl.col("metric").is_in(told))
+    metrics = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
+    tested = table.filter(level.is_not_null(), pl.col("metric").is_in(metrics))
     counted = tested.group_by(QUESTION).agg(
         (level < reading.significance).sum().alias("evident"), pl.len().alias("models")
     )
@@ -126,10 +126,10 @@ def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Read
     )
     known = table["ci_low"].is_finite().fill_null(value=False) & table["ci_high"].is_finite().fill_null(value=False)
     places = [place for place in estimated if known[place]]
-    told = min(len({finding.topic for finding in first}), len(places))
-    if told in (0, len(places)):
+    number = min(len({finding.topic for finding in first}), len(places))
+    if number in (0, len(places)):
         return table, reading
-    selection = Selection(told, len(places), corrected)
+    selection = Selection(number, len(places), corrected)
     low, high = _widened(table[places], selection, reading)
     ends = [table[name].to_numpy().copy() for name in ("ci_low", "ci_high")]
     ends[0][places], ends[1][places] = low, high
@@ -166,7 +166,7 @@ def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
     ends = f"{confidence(reading.confidence)} CI {interval(low, high)}"
     level = confidence(round(selection.level(reading.confidence), 5))
     return (
-        f"Picked for a finding it would have the FCR-adjusted {ends}: {count(selection.told)} findings are told of "
+        f"Picked for a finding it would have the FCR-adjusted {ends}: {count(selection.findings)} findings are told of "
         f"{count(selection.rows)} rows, so that the interval is one of {level}."
     )
 

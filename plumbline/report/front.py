@@ -123,11 +123,11 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     picked, as_told = as_picked(table, reading)
     words = word_findings(inputs.language.get("word_associations"), reading)
     transferred = transfer_findings(inputs.transfer, reading)
-    found = in_rank_order([*findings(picked, as_told), *transferred, *words])
+    ranked = in_rank_order([*findings(picked, as_told), *transferred, *words])
     beside = [*data_findings(table, inputs), *check_findings(inputs.lvlms)]
-    leading = _broad(in_rank_order([*headlines(found), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
-    sections = {model: _own(found, model) for model in asked_models(card)}
-    shorter = _Shorter(picked, [*leading, *(f for own in sections.values() for f in own)], as_told)
+    leading = _broad(in_rank_order([*headlines(ranked), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
+    sections = {model: _own(ranked, model) for model in asked_models(card)}
+    shorter = _Shorter(picked, [*leading, *(f for of_model in sections.values() for f in of_model)], as_told)
     return Front(
         verdict=verdict(card, reading),
         scorecard=card,
@@ -136,7 +136,8 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
         audited=audited(inputs, as_told),
         limits=limits(inputs),
         models=tuple(
-            section(model, card, [shorter.of(f) for f in own], inputs, reading) for model, own in sections.items()
+            section(model, card, [shorter.of(f) for f in of_model], inputs, reading)
+            for model, of_model in sections.items()
         ),
         selection=as_told.selection,
     )
@@ -301,24 +302,27 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     models = asked_models(card)
     if not models:
         return []
-    told = _first_with(card, "evidence", kind) or _first_with(card, "measured", kind)
-    if not told:
+    measured = _first_with(card, "evidence", kind) or _first_with(card, "measured", kind)
+    if not measured:
         return _nothing_found(card, models, kind)
-    worst = told[0]
-    said = f"on {worst['dataset']} it {in_words(worst, reading)}."
+    worst = measured[0]
+    how_far = f"on {worst['dataset']} it {in_words(worst, reading)}."
     if len(models) == 1:
-        return [f"{worst['model']}: {said}", _evident(_tested(card))]
-    first = f"{worst['model']} is the most biased of {len(models)} {_PLURAL[kind]}: {said}"
+        return [f"{worst['model']}: {how_far}", _evident(_tested(card))]
+    first = f"{worst['model']} is the most biased of {len(models)} {_PLURAL[kind]}: {how_far}"
     if worst["state"] == "measured":
         return [first, "No test says whether that is more than chance."]
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
-    larger = [cell["model"] for cell in told if abs(cell["value"]) > abs(worst["value"])]
+    larger = [cell["model"] for cell in measured if abs(cell["value"]) > abs(worst["value"])]
     named = listed(larger) if len(larger) <= MOST_NAMED else f"{len(larger)} of them"
     more = f"; {named} {'has a larger value' if len(larger) == 1 else 'have larger values'}, less surely"
     more = more if larger else ""
-    return [first, f"{len(told)} of {len(tested)} {_PLURAL[kind]} {_shows(told)} evidence of this kind{others}{more}."]
+    return [
+        first,
+        f"{len(measured)} of {len(tested)} {_PLURAL[kind]} {_shows(measured)} evidence of this kind{others}{more}.",
+    ]
 
 
 def _shows(those: Sequence[Any]) -> str:
@@ -358,10 +362,10 @@ def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> lis
     whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
     if not tested:
         return [f"Nothing that {whose} was asked could be tested."]
-    asked = len({cell["question"] for cell in tested})
-    sentence = f"No evidence of bias in {whose}, in {_counted(asked, 'question')} of the scorecard."
-    found = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
-    return [sentence, could_have_seen(found) if found else "So few images would hardly show any difference."]
+    questions = len({cell["question"] for cell in tested})
+    sentence = f"No evidence of bias in {whose}, in {_counted(questions, 'question')} of the scorecard."
+    first = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
+    return [sentence, could_have_seen(first) if first else "So few images would hardly show any difference."]
 
 
 # --- A section a model.
@@ -408,7 +412,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
             ("Too few images to tell", ("too_weak",)),
         )
     }
-    lines = [f"{name}: {topics(found)}." for name, found in by_state.items() if found]
+    lines = [f"{name}: {topics(cells_of)}." for name, cells_of in by_state.items() if cells_of]
     if largest := [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]:
         lines.append(f"The largest of all: {topics(largest)}.")
     quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
@@ -454,11 +458,11 @@ def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> 
         unsure = finding.tone in DIFFERENCES and finding.strength <= 0
         order.append((unsure, turns[finding.topic[0]], place, finding))
         turns[finding.topic[0]] += not unsure
-    told: Counter[str] = Counter()
+    tones: Counter[str] = Counter()
     chosen: list[tuple[int, Finding]] = []
     for _, _, place, finding in sorted(order, key=lambda each: each[:3]):
-        if len(chosen) < most and told[finding.tone] < most_of.get(finding.tone, 0):
-            told[finding.tone] += 1
+        if len(chosen) < most and tones[finding.tone] < most_of.get(finding.tone, 0):
+            tones[finding.tone] += 1
             chosen.append((place, finding))
     return [finding for _, finding in sorted(chosen, key=lambda each: each[0])]
 
@@ -488,15 +492,15 @@ class _Shorter:
             company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
         if finding.tone == "none":
             return replace(finding, sentence=self._none(finding, cell))
-        said = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
-        return replace(finding, sentence=f"On {row['dataset']}, {row['model']} {said}.{company}")
+        statement = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
+        return replace(finding, sentence=f"On {row['dataset']}, {row['model']} {statement}.{company}")
 
     def _none(self, finding: Finding, cell: Mapping[str, Any]) -> str:
         """Say what was not found, and what would have been."""
         least = cell["smallest_detectable"]
-        found = f" Four of five such audits would have found {value_text({**cell, 'value': least})}."
+        power = f" Four of five such audits would have found {value_text({**cell, 'value': least})}."
         whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
-        return f"{whose}: {value_text(cell)}{sureness(cell, self.reading)}.{found if defined(least) else ''}"
+        return f"{whose}: {value_text(cell)}{sureness(cell, self.reading)}.{power if defined(least) else ''}"
 
     def chart(self, finding: Finding) -> Chart | None:
         """Return the groups that a finding compares as a chart; None where its row compares none."""

@@ -52,7 +52,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
     front = front_page(table, inputs, inputs.reading)
     chapters = [Folded.of(chapter, parts) for chapter in CHAPTERS if (parts := chapter.parts(table, inputs))]
     numbers = all_numbers(table, significance=inputs.audit.significance)
-    told = [item.finding.row for item in front.findings if item.finding.row]
+    row_names = [item.finding.row for item in front.findings if item.finding.row]
     return page_html(
         "report.html.jinja",
         title=inputs.audit.title,
@@ -66,7 +66,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         anchors={one.model: f"model-{place}" for place, one in enumerate(front.models, 1)},
         anchors_there={each.chapter.anchor for each in chapters},
         selection=front.selection,
-        explained=explained(told),
+        explained=explained(row_names),
         explanations=explanations_folder(inputs.audit.audit_id),
         chapters=chapters,
         numbers=numbers,

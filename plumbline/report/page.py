@@ -110,7 +110,7 @@ def environment() -> Environment:
     """Return what pages are rendered with: every text is escaped, and its unseen characters are shown."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FunctionLoader(resource),
         autoescape=True,
         undefined=StrictUndefined,
@@ -119,10 +119,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     # Data addresses are Base64 of our own, longer than any text that is shown.
-    made.filters["picture_source"] = _ours
-    made.filters["counted"] = count
-    made.filters["shortened"] = lambda cell: visible(cell, longest=LONGEST_CELL)
-    return made
+    templates.filters["picture_source"] = _ours
+    templates.filters["counted"] = count
+    templates.filters["shortened"] = lambda cell: visible(cell, longest=LONGEST_CELL)
+    return templates
 
 
 def _finalize(value: Any) -> Any:

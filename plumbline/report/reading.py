@@ -28,19 +28,19 @@ class Selection:
 
     Attributes
     ----------
-    told, rows : int
-        Findings, one a topic, and the rows with an interval that they are picked from, see `fcr_confidence`.
+    findings, rows : int
+        Findings that are told, one a topic, and the rows with an interval they are picked from, see `fcr_confidence`.
     tests : int
         Tests that q of a headline is over.
     """
 
-    told: int
+    findings: int
     rows: int
     tests: int
 
     def level(self, confidence: float) -> float:
         """Return the confidence of each interval with which those that are told hold as often as `confidence` says."""
-        return fcr_confidence(self.told, self.rows, confidence=confidence)
+        return fcr_confidence(self.findings, self.rows, confidence=confidence)
 
 
 @dataclass(frozen=True)

@@ -291,13 +291,13 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
     answers = {question.id: _answers(plain, question) for question in QUESTIONS}
-    kinds: dict[str, Kind] = {model: BY_ID[name].kind for name, found in answers.items() for model in found}
+    kinds: dict[str, Kind] = {model: BY_ID[name].kind for name, by_model in answers.items() for model in by_model}
     weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
-        _cell(model, BY_ID[name], found.get(model), plain, reading, weak)
-        for name, found in answers.items()
+        _cell(model, BY_ID[name], by_model.get(model), plain, reading, weak)
+        for name, by_model in answers.items()
         for model, kind in kinds.items()
-        if found and kind == BY_ID[name].kind
+        if by_model and kind == BY_ID[name].kind
     ]
     order = {question.id: place for place, question in enumerate(QUESTIONS)}
     ranked = _worst_first(cells, kinds)
@@ -311,8 +311,8 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     Of several datasets and prompts the one that the scorecard would show; what is undefined is left out.
     """
     plain = where(table, occupation=None)
-    found = {question.title: list(_answers(plain, question).values()) for question in QUESTIONS}
-    return {title: rows[0]["value"] for title, rows in found.items() if rows and defined(rows[0]["value"])}
+    answers = {question.title: list(_answers(plain, question).values()) for question in QUESTIONS}
+    return {title: rows[0]["value"] for title, rows in answers.items() if rows and defined(rows[0]["value"])}
 
 
 def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
@@ -335,10 +335,10 @@ def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
         most = max(row["n"] or 0 for row in answered.values())
         return (-len(answered), prompts.get(place[2], 0), -most, *map(str, place))
 
-    found: dict[str, Row] = {}
+    chosen: dict[str, Row] = {}
     for place in sorted(by_place, key=preference):
-        found = by_place[place] | found
-    return found
+        chosen = by_place[place] | chosen
+    return chosen
 
 
 def _cell(
@@ -360,8 +360,8 @@ def _cell(
         why = "the model is at chance on this dataset: too weak to interpret"
         return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
     same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
-    told = state in ("evidence", "measured") and question.of_bias
-    ends = ends_of(row, question, table) if told else None
+    names_group = state in ("evidence", "measured") and question.of_bias
+    ends = ends_of(row, question, table) if names_group else None
     group = None if ends is None else ends.worst
     return {**about, **{name: row[name] for name in same}, "state": state, "group": group, "row": row_id(row)}
 
@@ -370,11 +370,11 @@ def state_of(row: Row, reading: Reading) -> State:
     """Return what a row of the metric table is evidence of."""
     if not defined(row["value"]):
         return "undefined"
-    found = evidence_state(row, significance=reading.significance)
+    evidence = evidence_state(row, significance=reading.significance)
     least = row["smallest_detectable"]
-    if found == "no_evidence" and least is not None and math.isnan(least):
+    if evidence == "no_evidence" and least is not None and math.isnan(least):
         return "too_weak"
-    return _STATES.get(found, found)  # type: ignore[return-value]
+    return _STATES.get(evidence, evidence)  # type: ignore[return-value]
 
 
 class Ends(NamedTuple):

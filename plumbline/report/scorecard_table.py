@@ -86,11 +86,11 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
         cells: dict[str, list[Cell]] = {model: [] for model in models}
         for (question,), answers in rows.group_by("question", maintain_order=True):
             by_model = {row["model"]: row for row in answers.to_dicts()}
-            asked = BY_ID[str(question)]
-            more, unit = asked.direction == "more is better", UNITS[asked.unit]
+            entry = BY_ID[str(question)]
+            more, unit = entry.direction == "more is better", UNITS[entry.unit]
             # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
             scale = _Scale.of(list(by_model.values()), from_zero=not more)
-            table.columns.append(Column(asked.title, unit.suffix, unit.meaning, more, scale.null))
+            table.columns.append(Column(entry.title, unit.suffix, unit.meaning, more, scale.null))
             for model in models:
                 row = by_model.get(model)
                 cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale))

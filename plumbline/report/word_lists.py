@@ -54,7 +54,7 @@ def compare_word_lists(
     DataFrame
         In `WORD_LISTS`, in the order of the papers; empty where nothing is covered.
     """
-    known = {model: found.id for model, address in addresses.items() if (found := recognise(address))}
+    known = {model: recognised.id for model, address in addresses.items() if (recognised := recognise(address))}
     lists = pl.DataFrame(schema=WORD_LISTS)
     measured = words.filter(pl.col("model").is_in(list(known)), pl.col("dataset").is_in(list(datasets)))
     if measured.is_empty():
@@ -85,8 +85,8 @@ def _compared(printed: list[str], found: pl.DataFrame) -> list[object]:
     if judged:
         overlaps = [overlap_at(printed, named, k=len(printed)), rank_biased_overlap(printed, named)]
     absent = [word for word in printed if word not in here]
-    said = len(set(printed) & set(associated))
-    return [len(printed), len(named), *overlaps, said, absent, None if judged else _NO_JUDGE]
+    common = len(set(printed) & set(associated))
+    return [len(printed), len(named), *overlaps, common, absent, None if judged else _NO_JUDGE]
 
 
 def overlap_at(first: Sequence[str], second: Sequence[str], *, k: int) -> float:

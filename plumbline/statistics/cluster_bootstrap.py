@@ -172,12 +172,12 @@ class ClusterSeries:
     ) -> list[Estimate]:
         """Return the mean of each series with its bootstrap-t interval from the parts of `resampled_errors`."""
         means, errors = (np.concatenate(parts).T for parts in zip(*drawn))
-        own = self.resampled_errors(np.ones((1, len(self.sizes))))
+        undrawn = self.resampled_errors(np.ones((1, len(self.sizes))))
         # Of the variance with one degree of freedom less: in the data as in every resample.
         scale = np.sqrt(self.n / np.maximum(self.n - 1, 1))
         estimates = bootstrap_t_array(
             self.means,
-            scale * own.error[0],
+            scale * undrawn.error[0],
             means,
             scale[:, None] * errors,
             units=self.n,
@@ -215,11 +215,11 @@ def quantile_interval(
     if values.min() == values.max():
         return Estimate(value, np.nan, np.nan, reason=(reason("constant_resamples"),))
     shares_of = [values <= value, values < value]
-    found = [standard_errors((hit - hit.mean()) / hit.size, clusters, every_unit=True) for hit in shares_of]
+    errors = [standard_errors((hit - hit.mean()) / hit.size, clusters, every_unit=True) for hit in shares_of]
     low, high = t_intervals(
-        quantile, max(float(each.error) for each in found), units=found[0].units, confidence=confidence
+        quantile, max(float(each.error) for each in errors), units=errors[0].units, confidence=confidence
     )
-    ends = np.quantile(values, np.clip([low, high], 0, 1)) if found[0].units > 1 else (np.nan, np.nan)
+    ends = np.quantile(values, np.clip([low, high], 0, 1)) if errors[0].units > 1 else (np.nan, np.nan)
     return Estimate(value, float(ends[0]), float(ends[1]))
 
 

@@ -96,8 +96,8 @@ class ClusterPermutation:
         cards = self.groups if self.even else np.arange(len(self.groups))
         dealt = np.empty((rows, len(cards)), dtype=np.int64)
         dealt[:] = cards
-        for own in self.strata:
-            dealt[:, own] = rng.permuted(np.broadcast_to(cards[own], (rows, *own.shape)), axis=-1)
+        for places in self.strata:
+            dealt[:, places] = rng.permuted(np.broadcast_to(cards[places], (rows, *places.shape)), axis=-1)
         return Relabelled(dealt, None) if self.even else Relabelled(self.groups[dealt], self._weights(dealt, rng))
 
     def _weights(self, places: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -187,9 +187,11 @@ class ClusterPermutation:
     def least_count_p(self, group: int) -> float:
         """Return the least two-sided p of the count of one group: twice one over the ways to place it."""
         counts = np.bincount(self.clusters)
-        own = self.clusters[self.groups == group]
+        members = self.clusters[self.groups == group]
         alone = int((counts == 1).sum())
-        ways = float(np.log(counts[own][counts[own] > 1]).sum()) + _log_binomial(alone, int((counts[own] == 1).sum()))
+        ways = float(np.log(counts[members][counts[members] > 1]).sum()) + _log_binomial(
+            alone, int((counts[members] == 1).sum())
+        )
         return round(float(min(1.0, 2 * np.exp(-ways))), 12)
 
     @property
@@ -211,8 +213,8 @@ class ClusterPermutation:
         counts = np.bincount(self.clusters)
         of_group: dict[object, int] = {}
         for group in np.unique(self.groups):
-            own = self.clusters[self.groups == group]
-            key = (np.sort(own[counts[own] > 1]).tobytes(), int(self._alone[group]))
+            members = self.clusters[self.groups == group]
+            key = (np.sort(members[counts[members] > 1]).tobytes(), int(self._alone[group]))
             of_group[key] = of_group.get(key, 0) + 1
         return sum(lgamma(n + 1) for n in of_group.values())
 

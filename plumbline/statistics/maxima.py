@@ -146,8 +146,10 @@ def estimate_disparity(
         wider = percentile(value, replicates, confidence=confidence)
         estimate = extend_to_parity(estimate, wider, parity=disparity.parity)
     else:
-        found = errors() if errors else level_errors(disparity.levels, table, resampled, permuted, clusters=clusters)
-        bounds = _bounds(disparity, away, found, confidence=confidence)
+        of_levels = (
+            errors() if errors else level_errors(disparity.levels, table, resampled, permuted, clusters=clusters)
+        )
+        bounds = _bounds(disparity, away, of_levels, confidence=confidence)
         low, high = sorted(abs(end - disparity.parity) for end in (estimate.ci_low, estimate.ci_high))
         low, high, bias = min(low, bounds.low), max(high, bounds.high, away), bounds.bias
         if low <= 0:
@@ -235,10 +237,10 @@ def largest_difference(apart: ArrayLike, error: ArrayLike, *, df: ArrayLike = np
     """
     d, se = np.asarray(apart, dtype=np.float64), np.asarray(error, dtype=np.float64)
     tail = (1 - confidence) / 2
-    found = Contenders.of(d, t_quantile(tail / len(d), df) * se)
-    several = t_quantile(tail / (found.upright.sum() + found.mirrored.sum()), df)
+    contenders = Contenders.of(d, t_quantile(tail / len(d), df) * se)
+    several = t_quantile(tail / (contenders.upright.sum() + contenders.mirrored.sum()), df)
     low, high = d - several * se, d + t_quantile(tail, df) * se
-    return Ends(float(low[found.upright].max()), float(high[found.upright].max()))
+    return Ends(float(low[contenders.upright].max()), float(high[contenders.upright].max()))
 
 
 def largest_low(value: NDArray[np.float64], error: NDArray[np.float64], *, confidence: float) -> NDArray[np.float64]:

@@ -637,7 +637,7 @@ def random_partition_test(
         undecided = np.concatenate([tally(list(few.sums(single)), doubts, ties=False) for few in block.parts()])
         if undecided.any():
             tally(list(block.chosen(np.flatnonzero(undecided)).sums(summed)), slacks, ties=True)
-    found = []
+    tests = []
     for g, swap in enumerate(swapped):
         target = targets[g][kept[g], None]
         drawn = np.concatenate(values[g]).T + target
@@ -650,8 +650,8 @@ def random_partition_test(
             _counts(above[g][c], below[g][c], total, swap, exact=False, tails=tails[:, c])
             for c in (slice(m), slice(m, None))
         )
-        found.append(PartitionTests(replace(studentised, least=welch_p_values(columns, groups[g])), of_raw))
-    return found
+        tests.append(PartitionTests(replace(studentised, least=welch_p_values(columns, groups[g])), of_raw))
+    return tests
 
 
 def smaller_size(in_a: NDArray[np.bool_]) -> int:

@@ -118,13 +118,13 @@ def detectable_value(
     spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance[:, None])[:, None]
     tables = np.clip(of * rates[:, None] + (drawn - of * pooled[:, None]) * spread, 0, of)
     of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
-    found = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
+    simulated = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
     values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
     null = statistic(counts, sizes) if null is None else null
     wider: ArrayLike = 1.0
     if clusters is not None:
         wider = _widened(shifts / np.sqrt(e), groups=size.shape[1], units=clusters)
-    return detectable_of(null, found, values, parity=parity, least_p=least_p, wider=wider)
+    return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
 
 
 def detectable_gap(
@@ -155,11 +155,13 @@ def detectable_gap(
     step = np.zeros(len(centre))
     step[apart] = means[:, apart].std() / np.sqrt(1 - 1 / len(centre))
     shifts = _SHIFTS[:, None] * step
-    found = statistic((means[:_DRAWS] + shifts[:, None]).reshape(-1, len(centre))).reshape(len(shifts), -1)
+    simulated = statistic((means[:_DRAWS] + shifts[:, None]).reshape(-1, len(centre))).reshape(len(shifts), -1)
     values = statistic(np.full(len(centre), centre.mean()) + shifts)
     wider = _widened(_SHIFTS, groups=len(centre), units=units)
-    told = detectable_of(statistic(means) - parity, found - parity, values - parity, least_p=least_p, wider=wider)
-    return Detectable(*(value + parity for value in told))
+    detectable = detectable_of(
+        statistic(means) - parity, simulated - parity, values - parity, least_p=least_p, wider=wider
+    )
+    return Detectable(*(value + parity for value in detectable))
 
 
 def detectable_by_f(information: float, *, groups: int, df: float) -> Detectable:
@@ -191,7 +193,7 @@ def _noncentralities(numerator: int, denominator: float) -> tuple[float, ...]:
 
 def detectable_of(
     null: NDArray[np.float64],
-    found: NDArray[np.float64],
+    simulated: NDArray[np.float64],
     values: NDArray[np.float64],
     *,
     parity: float = 0.0,
@@ -204,7 +206,7 @@ def detectable_of(
     ----------
     null : (r,) float
         What the test compares with; nan is as extreme as can be.
-    found : (s, d) float
+    simulated : (s, d) float
         Values that tests meet, by shift away from the null; nan is found by none.
     values : (s,) float
         The true value at each shift.
@@ -214,16 +216,19 @@ def detectable_of(
         By which factor the test requires more at each shift than without one.
     """
     sign = 1.0 if parity == 0 else -1.0
-    null, found = np.where(np.isnan(null), np.inf, sign * null), np.where(np.isnan(found), -np.inf, sign * found)
+    null, simulated = (
+        np.where(np.isnan(null), np.inf, sign * null),
+        np.where(np.isnan(simulated), -np.inf, sign * simulated),
+    )
     critical = critical_values(null, LEVELS)
     # On the logarithmic scale ratios are near normal.
-    exceeded, true = _scaled(sign * np.quantile(found, 1 - POWER, axis=-1), parity), _scaled(values, parity)
-    told = np.full(len(LEVELS), np.nan)
+    exceeded, true = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity), _scaled(values, parity)
+    detectable = np.full(len(LEVELS), np.nan)
     for i, needed in enumerate(_scaled(sign * critical, parity)):
         beyond = np.maximum.accumulate(exceeded - needed * wider)
         if LEVELS[i] >= least_p and beyond[-1] > 1e-12:
-            told[i] = np.interp(1e-12, beyond, true)
-    return Detectable(*_unscaled(told, parity).tolist())
+            detectable[i] = np.interp(1e-12, beyond, true)
+    return Detectable(*_unscaled(detectable, parity).tolist())
 
 
 def _widened(shifts: NDArray[np.float64], *, groups: int, units: int) -> NDArray[np.float64]:

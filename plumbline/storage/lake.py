@@ -63,8 +63,8 @@ class Committed:
     @property
     def version(self) -> str:
         """Return the digest of content and details, those left out that only say how much work it was."""
-        said = {name: value for name, value in self.details.items() if name not in WORK}
-        return digest_json([self.sha256, said])[:16]
+        details = {name: value for name, value in self.details.items() if name not in WORK}
+        return digest_json([self.sha256, details])[:16]
 
 
 @dataclass(frozen=True)

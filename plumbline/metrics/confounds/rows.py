@@ -138,13 +138,15 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
 
 def _marked(cell: Cell, varied: pl.DataFrame, rows: NDArray[np.int64]) -> dict[str, Floats]:
     """Return the cosines with the prompts that name a gender or race of these faces; none where they are not asked."""
-    asked = [each for each in cell.logits.values() if each.suite.family == "markedness" and each.cosine is not None]
-    if not asked:
+    markedness = [
+        each for each in cell.logits.values() if each.suite.family == "markedness" and each.cosine is not None
+    ]
+    if not markedness:
         return {}
     present = {f"{name}:{label}" for name in ("gender", "race") for label in varied[name].unique()}
-    named = {f"{c.category}:{c.word}": None for c in asked[0].suite.candidates}
+    named = {f"{c.category}:{c.word}": None for c in markedness[0].suite.candidates}
     chosen = [name for name in named if name in present]
-    return {name: asked[0].by_template((name,), template_means, rows) for name in chosen}
+    return {name: markedness[0].by_template((name,), template_means, rows) for name in chosen}
 
 
 # The mean perceived trait at every level

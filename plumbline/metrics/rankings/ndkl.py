@@ -415,11 +415,11 @@ def _of_rankings(
     n, shares = labels.shape[1], _shares(sizes, desired)
     member = labels == group_apart(np.array(sizes), desired)
     error = np.sqrt(1 / max(member[0].sum(), 1) + 1 / max(n - member[0].sum(), 1))
-    rank, found = np.arange(1, n + 1, dtype=np.float32), []
+    rank, simulated = np.arange(1, n + 1, dtype=np.float32), []
     for preference in _PREFERENCES * error:
         order = np.argsort(np.where(member, rank * np.float32(np.exp(-preference)), rank), axis=1)
-        found.append(ndkl_sums(np.take_along_axis(labels, order, axis=1), len(sizes)).against(shares))
-    return detectable_of(chance, np.stack(found), np.mean(found, axis=1), least_p=least_p)
+        simulated.append(ndkl_sums(np.take_along_axis(labels, order, axis=1), len(sizes)).against(shares))
+    return detectable_of(chance, np.stack(simulated), np.mean(simulated, axis=1), least_p=least_p)
 
 
 def _draws(n: int) -> int:

@@ -272,8 +272,8 @@ def _welch(
     # The noncentrality of one mean apart by 1, of those whose group is large enough to be told.
     information = weight * (1 - weight / weight.sum())
     enough = units >= MIN_GROUP
-    found = detectable_by_f(float(information[enough if enough.any() else units > 0].min()), groups=g, df=df)
-    return _JointTest(float(fdtrc(g - 1, df, distance / factor)), _least(contrast, distance, critical), found)
+    detectable = detectable_by_f(float(information[enough if enough.any() else units > 0].min()), groups=g, df=df)
+    return _JointTest(float(fdtrc(g - 1, df, distance / factor)), _least(contrast, distance, critical), detectable)
 
 
 def _hotelling(mean: NDArray[np.float64], sums: NDArray[np.float64], p: float, confidence: float) -> _JointTest:
@@ -287,10 +287,10 @@ def _hotelling(mean: NDArray[np.float64], sums: NDArray[np.float64], p: float, c
     contrast = np.linalg.solve(covariance, mean[1:] - mean[0])
     precision = np.linalg.inv(covariance)
     information = min(float(precision.sum()), float(np.diag(precision).min()))
-    found = detectable_by_f(information * (u - g + 1) / (u - 1), groups=g, df=u - g + 1)
+    detectable = detectable_by_f(information * (u - g + 1) / (u - 1), groups=g, df=u - g + 1)
     critical = float(fdtri(g - 1, u - g + 1, confidence)) * (g - 1) * (u - 1) / (u - g + 1)
     distance = float(contrast @ (mean[1:] - mean[0]))
-    return _JointTest(p, _least(np.append(contrast, -contrast.sum()), distance, critical), found)
+    return _JointTest(p, _least(np.append(contrast, -contrast.sum()), distance, critical), detectable)
 
 
 def _least(contrast: NDArray[np.float64], distance: float, critical: float) -> float:

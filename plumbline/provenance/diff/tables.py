@@ -363,12 +363,12 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     """
     headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
     limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
-    told = (pl.col("condition") == BEFORE) & (headline.is_null() | (pl.col("definition") == headline))
+    eligible = (pl.col("condition") == BEFORE) & (headline.is_null() | (pl.col("definition") == headline))
     old, new = (pl.col(name).fill_nan(None).is_not_null() for name in ("value_old", "value_new"))
     evident = pl.col("value").is_finite() & (pl.col("q") < significance)
     away = pl.col("worse").fill_nan(None)
     verdict = (
-        pl.when(~told)
+        pl.when(~eligible)
         .then(None)
         .when(new & ~old)
         .then(pl.lit(APPEARED))

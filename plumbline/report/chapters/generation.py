@@ -110,10 +110,10 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         return []
     parts = []
     for dataset in inputs.datasets_in(pl.concat([rows, agrees])["dataset"]):
-        own = where(rows, dataset=dataset)
-        own = where(own, prompt=headline_prompt(own))
-        models, pairs = models_in(own, inputs), where(agrees, dataset=dataset)
-        scores = {name: where(own, metric=name) for name in MAX_TITLES}
+        on_dataset = where(rows, dataset=dataset)
+        on_dataset = where(on_dataset, prompt=headline_prompt(on_dataset))
+        models, pairs = models_in(on_dataset, inputs), where(agrees, dataset=dataset)
+        scores = {name: where(on_dataset, metric=name) for name in MAX_TITLES}
         charts = [max_scores(rows, models, dataset=dataset, metric=name, by="scorer") for name, rows in scores.items()]
         pairs = where(pairs, prompt=headline_prompt(pairs))
         charts.append(agreement(pairs, models, name=f"agreement-{dataset}", title=f"How far scorers agree, {dataset}"))

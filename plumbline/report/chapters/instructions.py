@@ -67,10 +67,10 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
 
 def _told(rows: list[Row], reading: Reading) -> str:
     parts = []
-    for said, sign in (("lowered", -1), ("raised", 1)):
+    for verb, sign in (("lowered", -1), ("raised", 1)):
         sure = {(row["metric"], row["statistic"]) for row in rows if _direction(row, reading) == sign}
         titles = [title if title.startswith("Max") else title.lower() for key, title in TITLES.items() if key in sure]
-        parts += [f"{said} {listed(titles)}"] if titles else []
+        parts += [f"{verb} {listed(titles)}"] if titles else []
     length = next((_direction(row, reading) for row in rows if row["metric"] == LENGTH), 0)
     longer = f"made answers {'longer' if length > 0 else 'shorter'}" if length else ""
     return ", and ".join(filter(None, [" but ".join(parts), longer]))

@@ -49,9 +49,11 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = used.filter(pl.col("definition").is_in(["count", "released"]).not_())
     parts = []
     for dataset in inputs.datasets_in(used["dataset"]):
-        own = where(used, dataset=dataset)
-        parts.append(Part.of(f"{dataset}: gaps between groups", _gaps(own, inputs, dataset), notes=_unconfigured(own)))
-        parts += [_of_subset(where(own, attribute=name), inputs, dataset, name) for name in attributes_in(own)]
+        rated = where(used, dataset=dataset)
+        parts.append(
+            Part.of(f"{dataset}: gaps between groups", _gaps(rated, inputs, dataset), notes=_unconfigured(rated))
+        )
+        parts += [_of_subset(where(rated, attribute=name), inputs, dataset, name) for name in attributes_in(rated)]
     return [part for part in parts if part.pictures]
 
 
@@ -81,11 +83,11 @@ def _of_subset(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute
     models, of = models_in(rows, inputs), f"{dataset}, {attribute_title(attribute)}"
     charts = []
     for metric, title, description, axis, unit in BY_GROUP:
-        own = where(rows, metric=metric).drop_nulls("group")
-        if metric == "refusal_rate" and not (own["value"].fill_nan(None) > 0).any():
+        of_metric = where(rows, metric=metric).drop_nulls("group")
+        if metric == "refusal_rate" and not (of_metric["value"].fill_nan(None) > 0).any():
             continue
         # Each rating asks another question, so that there is one chart a model: a panel a question.
-        for each in [where(own, model=model) for model in models] if metric == "rating" else [own]:
+        for each in [where(of_metric, model=model) for model in models] if metric == "rating" else [of_metric]:
             whose = f"{each['model'][0]}-" if metric == "rating" and each.height else ""
             name = f"{metric}-{whose}{dataset}-{attribute}"
             charts.append(

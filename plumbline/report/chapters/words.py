@@ -38,15 +38,18 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 def _part(words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
     rows = where(words, attribute=attribute)
     of_attribute = where(counts, dataset=dataset, attribute=attribute)
-    own = {model: where(rows, model=model) for model in models_in(rows, inputs)}
-    silent = [model for model in models_in(of_attribute, inputs) if model not in own]
+    by_model = {model: where(rows, model=model) for model in models_in(rows, inputs)}
+    silent = [model for model in models_in(of_attribute, inputs) if model not in by_model]
     charts = [
         strongest_words(frame, inputs.reading, model=model, dataset=dataset, attribute=attribute)
-        for model, frame in own.items()
+        for model, frame in by_model.items()
     ]
     notes = [*(_none(model, where(of_attribute, model=model)) for model in silent), *_missing(of_attribute)]
     part = Part.of(of_subset(dataset, attribute), charts, notes=notes)
-    every = [(f"{model}: words with association, interval and counts", word_listing(own[model])) for model in own]
+    every = [
+        (f"{model}: words with association, interval and counts", word_listing(each))
+        for model, each in by_model.items()
+    ]
     return replace(part, listings=every)
 
 

@@ -160,9 +160,9 @@ class Dot:
             The other attributes.
         """
         value, low, high = (or_nan(source[name]) for name in ("value", "ci_low", "ci_high"))
-        found = state(source, significance=reading.significance) if reading else None
+        evidence = state(source, significance=reading.significance) if reading else None
         tip = tip_of(source, what, unit=unit)
-        return cls(row=row, value=value, low=low, high=high, state=found, tip=tip, **place)
+        return cls(row=row, value=value, low=low, high=high, state=evidence, tip=tip, **place)
 
     def saying(self, **more: str) -> Dot:
         """Return the dot with more in its tip."""
@@ -415,28 +415,28 @@ def _layers(
     def x(column: str) -> Spec:
         return {"field": column, "type": "quantitative", "title": None, "axis": x_axis, "scale": scale}
 
-    own: Spec = {"color": {"value": series[0].colour}}
+    encoding: Spec = {"color": {"value": series[0].colour}}
     shape: Spec = {"shape": {"value": series[0].shape}}
     if len(series) > 1:
         names = [label(one.name) for one in series]
         shared = {"field": "series", "type": "nominal", "title": None, "legend": {"orient": "top"}}
-        own = {"color": shared | {"scale": {"domain": names, "range": [one.colour for one in series]}}}
+        encoding = {"color": shared | {"scale": {"domain": names, "range": [one.colour for one in series]}}}
         shape = {"shape": shared | {"scale": {"domain": names, "range": [one.shape for one in series]}}}
     words = {"field": "words", "type": "nominal"}
-    point = {"y": y, **own, **shape, "tooltip": tips}
-    arrow = {"y": y, **own, "tooltip": tips}
+    point = {"y": y, **encoding, **shape, "tooltip": tips}
+    arrow = {"y": y, **encoding, "tooltip": tips}
     layers: list[tuple[str, Spec, Spec]] = [
         ("end", {"type": "point", "opacity": 0, "size": 0}, {}),
         ("from", {"type": "rule", "style": "band", "strokeWidth": 12}, {"x2": {"field": "to"}, "y": y}),
         ("line", {"type": "rule", "style": "line"}, {}),
-        ("low", {"type": "rule"}, {"x2": {"field": "high"}, "y": y, **own}),
+        ("low", {"type": "rule"}, {"x2": {"field": "high"}, "y": y, **encoding}),
         ("over", {"type": "point", "filled": True, "shape": "triangle-right", "size": 34}, arrow),
         ("under", {"type": "point", "filled": True, "shape": "triangle-left", "size": 34}, arrow),
         ("second", {"type": "point", "style": "second", "shape": _BAR}, {"y": y}),
         ("filled", {"type": "point", "filled": True}, point),
         ("hollow", {"type": "point", "filled": False, "fill": {"expr": "paper"}}, point),
         ("barred", {"type": "point", "filled": False, "fill": {"expr": "paper"}}, point),
-        ("barred", {"type": "point", "shape": _BAR}, {"y": y, **own}),
+        ("barred", {"type": "point", "shape": _BAR}, {"y": y, **encoding}),
         ("at", {"type": "text", "style": "said"}, {"y": y, "text": words, "tooltip": tips}),
     ]
     drawn = [{"mark": mark, "encoding": {"x": x(column)} | rest} for column, mark, rest in layers if column in used]

@@ -108,9 +108,9 @@ def estimates(
     heading = heading if heading and len(values[heading]) > 1 else None
     lines: dict[str, list[str]] = {}
     for of_heading in values[heading] if heading else [None]:
-        own = source.filter(pl.col(heading) == of_heading) if heading else source
+        under_heading = source.filter(pl.col(heading) == of_heading) if heading else source
         block = lines.setdefault(written.get(heading, str)(of_heading) if heading else "", [])
-        block += [written.get(row, str)(value) for value in in_order(own[row], tuple(values[row]))]
+        block += [written.get(row, str)(value) for value in in_order(under_heading[row], tuple(values[row]))]
     marks = [
         Dot.of(
             one,

@@ -167,10 +167,10 @@ def occupations(table: pl.DataFrame, *, model: str, dataset: str, attribute: str
     table : DataFrame
         Rows of `occupation_scores` of one scored attribute and scorer, with `model`.
     """
-    own = where(table, model=model, dataset=dataset, attribute=attribute).drop_nulls(["median", "q95"])
-    if own.is_empty():
+    spreads = where(table, model=model, dataset=dataset, attribute=attribute).drop_nulls(["median", "q95"])
+    if spreads.is_empty():
         return None
-    own = own.sort("end", "place").with_columns(
+    spreads = spreads.sort("end", "place").with_columns(
         panel=pl.format("{} ({})", "occupation", pl.col("spread").map_elements(number, return_dtype=pl.String)),
         value="median",
         ci_low="q05",
@@ -178,17 +178,17 @@ def occupations(table: pl.DataFrame, *, model: str, dataset: str, attribute: str
         span_low="q25",
         span_high="q75",
     )
-    scored = scored_title(own["event"][0])
+    scored = scored_title(spreads["event"][0])
     return estimates(
         f"occupations-{model}-{dataset}-{attribute}",
         f"By occupation: {model} on {dataset}, {attribute_title(attribute)}",
         f"First the occupations in which the groups' mean {scored} scores lie furthest apart, then those in which they "
         "lie nearest; in brackets the standard deviation of these means. Dot: median; band: middle half; line: middle "
-        f"nine tenths. Prompt: {prompt_title(own['prompt'][0])}.",
-        own,
+        f"nine tenths. Prompt: {prompt_title(spreads['prompt'][0])}.",
+        spreads,
         row="group",
         panel="panel",
-        order={"panel": own["panel"].unique(maintain_order=True).to_list()},
+        order={"panel": spreads["panel"].unique(maintain_order=True).to_list()},
         ends="middle nine tenths",
         axis=f"{scored} score of an answer",
     )
@@ -348,7 +348,7 @@ def strongest_words(words: pl.DataFrame, reading: Reading, *, model: str, datase
 
 def _word(row: Row, group: str, place: str, reading: Reading) -> Cell:
     star = f" {STEREOTYPE}" if row["stereotype"] else ""
-    said = f"{count(row['count'])}/{count(row['count_others'])}"
+    counts = f"{count(row['count'])}/{count(row['count_others'])}"
     estimate = row | {"value": row["association"]}
     tip = tip_of(estimate, f"“{row['word']}”, of {group}") | {
         "n": f"{count(row['count'])} of {count(row['n'])} words",
@@ -358,7 +358,7 @@ def _word(row: Row, group: str, place: str, reading: Reading) -> Cell:
         row=group,
         column=place,
         value=row["association"],
-        text=f"{label(row['word'], longest=_LONGEST_WORD)}{star} ({said})",
+        text=f"{label(row['word'], longest=_LONGEST_WORD)}{star} ({counts})",
         framed=evidence(estimate, reading),
         tip=tip,
     )

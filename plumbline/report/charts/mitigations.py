@@ -54,8 +54,8 @@ def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Ch
     drawn = []
     for share, name, title in ((False, "skew", "Max skew"), (True, "share", "Harm, probes, accuracy and retrieval")):
         titles = {block.name: block.title for block in BLOCKS if block.share is share}
-        own = [(one, row) for one, row in rows if block_of(row) in titles]
-        blocks = _blocks([row for _, row in own], titles)
+        titled = [(one, row) for one, row in rows if block_of(row) in titles]
+        blocks = _blocks([row for _, row in titled], titles)
         drawn.append(
             dots(
                 f"mitigations-{name}-{model}-{dataset}",
@@ -63,7 +63,9 @@ def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Ch
                 "One panel a mitigation; each dot is the number with it minus the number without it, on the same "
                 "images, with its paired interval. Skews, harm rates and rates of the probes are better further left, "
                 "accuracy and retrieval further right.",
-                marks=_with_gaps([_change(row, one, titles[str(block_of(row))]) for one, row in own], blocks, panels),
+                marks=_with_gaps(
+                    [_change(row, one, titles[str(block_of(row))]) for one, row in titled], blocks, panels
+                ),
                 rows=blocks,
                 panels=panels,
                 series=tuple(VERDICTS.values()),

@@ -184,13 +184,13 @@ def caption_shares(table: pl.DataFrame, reading: Reading, models: Sequence[str],
     Rows: `outcome_proportion` of the caption suite, of each attribute's own captions.
     """
     rows = where(table, metric="outcome_proportion", dataset=dataset, suite=CAPTION_SUITE, probe=None)
-    own = pl.col("event") == pl.format("negative_{}_caption", "attribute")
+    own_captions = pl.col("event") == pl.format("negative_{}_caption", "attribute")
     return estimates(
         f"caption-shares-{dataset}",
         f"Who is given a negative caption, {dataset}",
         "Each dot is the share of a group's images whose best caption, of those of its scene, is a negative one, with "
         "its Wilson interval. Each attribute has captions of its own.",
-        where(rows, condition="before").filter(own),
+        where(rows, condition="before").filter(own_captions),
         row="group",
         heading="attribute",
         panel="model",
@@ -211,12 +211,12 @@ def captions_by_scene(
     event = caption_event(attribute)
     rows = where(table, metric="outcome_proportion", model=model, dataset=dataset, suite=CAPTION_SUITE, event=event)
     rows = where(rows, condition="before")
-    everyone, own = where(rows, attribute="scene"), where(rows, attribute=attribute).drop_nulls("probe")
-    if own.is_empty():
+    everyone, by_scene = where(rows, attribute="scene"), where(rows, attribute=attribute).drop_nulls("probe")
+    if by_scene.is_empty():
         return None
     scenes = sorted(everyone.to_dicts(), key=lambda row: (-(row["value"] or 0), row["group"]))
     groups = in_order(where(rows, attribute=attribute)["group"], ())
-    cells = [_caption_cell(row, row["probe"], row["group"], "", reading) for row in own.to_dicts()]
+    cells = [_caption_cell(row, row["probe"], row["group"], "", reading) for row in by_scene.to_dicts()]
     cells += [_caption_cell(row, row["group"], EVERYONE, " ", reading) for row in scenes]
     return heat(
         f"captions-{attribute}-{model}-{dataset}",
@@ -265,11 +265,11 @@ def opportunity(
         "name": f"opportunity-{attribute}-{dataset}",
         "title": f"How often each class is recognised, by {attribute_title(attribute)}, {dataset}",
     }
-    said = "the share of a class and group whose best match is the class"
+    share = "the share of a class and group whose best match is the class"
     if len(groups) > _MOST_SERIES:
         return heat(
             **words,
-            description=f"Each number is {said}, in percent; unequal numbers in a row: unequal opportunity.{left_out}",
+            description=f"Each number is {share}, in percent; unequal numbers in a row: unequal opportunity.{left_out}",
             cells=[
                 Cell(
                     row=group_title(row["event"]),
@@ -289,7 +289,7 @@ def opportunity(
         )
     return dots(
         **words,
-        description=f"Each dot is {said}, with its Wilson interval. Dots of one row that lie apart are unequal "
+        description=f"Each dot is {share}, with its Wilson interval. Dots of one row that lie apart are unequal "
         f"opportunity.{left_out}",
         marks=[
             Dot.of(

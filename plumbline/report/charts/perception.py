@@ -66,9 +66,9 @@ def by_scale(
     """
     rows, left_out = drawn_models(rows.filter(pl.col("event").is_in(list(_PLACES))), tuple(models))
     order = {name: place for place, name in enumerate(in_order(rows["attribute"], ATTRIBUTES))}
-    told = sorted(rows.to_dicts(), key=lambda row: (order[row["attribute"]], row["group"]))
-    largest = max((abs(row["value"]) for row in told if defined(row["value"])), default=0.0)
-    cells = [_of_scale(row, reading, largest) for row in told]
+    ordered = sorted(rows.to_dicts(), key=lambda row: (order[row["attribute"]], row["group"]))
+    largest = max((abs(row["value"]) for row in ordered if defined(row["value"])), default=0.0)
+    cells = [_of_scale(row, reading, largest) for row in ordered]
     blocks = tuple(
         (model, tuple(dict.fromkeys(cell.row for cell in cells if cell.heading == model)))
         for model in in_order(rows["model"], tuple(models))

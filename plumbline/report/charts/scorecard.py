@@ -104,6 +104,6 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
 
 
 def _column(question: str) -> str:
-    asked = BY_ID[question]
-    unit = UNITS[asked.unit].suffix
-    return f"{asked.title}, {unit}" if unit not in ("", "%") else asked.title
+    entry = BY_ID[question]
+    unit = UNITS[entry.unit].suffix
+    return f"{entry.title}, {unit}" if unit not in ("", "%") else entry.title

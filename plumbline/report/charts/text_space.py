@@ -47,13 +47,13 @@ def word_space(words: pl.DataFrame, *, model: str) -> Chart | None:
 
     Source: the rows of a model of `GEOMETRY_SCHEMA`.
     """
-    own = where(words, model=model).filter(pl.col("x").is_not_nan() & pl.col("y").is_not_nan())
-    if own.is_empty():
+    points = where(words, model=model).filter(pl.col("x").is_not_nan() & pl.col("y").is_not_nan())
+    if points.is_empty():
         return None
     pole = pl.col("x", "y").mean().over("dimension", "valence").name.prefix("centre_")
-    own = own.with_columns(pole)
+    points = points.with_columns(pole)
     # One scale for both axes: a distance reads the same in every direction.
-    reach = 1.1 * float(max(own["x"].abs().max(), own["y"].abs().max()))  # type: ignore[arg-type, type-var]
+    reach = 1.1 * float(max(points["x"].abs().max(), points["y"].abs().max()))  # type: ignore[arg-type, type-var]
     data = [
         {
             "x": round(row["x"], 4),
@@ -65,17 +65,17 @@ def word_space(words: pl.DataFrame, *, model: str) -> Chart | None:
             "pole": f"{row['valence']} words",
             "at": label(f"{row['dimension']} {_SIGNS.get(row['valence'], '')}"),
         }
-        for row in own.to_dicts()
+        for row in points.to_dicts()
     ]
     body: Spec = {
         "data": {"values": data},
         "width": 420,
         "height": 420,
-        "layer": _layers(reach, in_order(own["dimension"], DIMENSIONS)),
+        "layer": _layers(reach, in_order(points["dimension"], DIMENSIONS)),
         "title": {
             "text": [
-                f"across: first axis, {percent(own['share_x'][0])} of the variance; "
-                f"upwards: second, {percent(own['share_y'][0])}"
+                f"across: first axis, {percent(points['share_x'][0])} of the variance; "
+                f"upwards: second, {percent(points['share_y'][0])}"
             ],
             "orient": "bottom",
         },
