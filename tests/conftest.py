@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -125,6 +126,21 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def converted_here(monkeypatch):
+    """Let pickled weights be converted in this process: one of its own imports torch, which takes two seconds."""
+    from plumbline.checkpoints import conversion
+
+    def run(command, **_):
+        try:
+            conversion._convert(*map(Path, command[-2:]))
+        except Exception as error:
+            return subprocess.CompletedProcess(command, 1, "", conversion._reason(error))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(conversion, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 @pytest.fixture(scope="session")

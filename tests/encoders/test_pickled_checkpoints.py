@@ -15,6 +15,8 @@ from plumbline.digests import digest_file
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
 
+pytestmark = pytest.mark.usefixtures("converted_here")
+
 TINY = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 16},

@@ -14,6 +14,8 @@ from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.families import GENERATOR_FAMILIES
 from plumbline.generators.folders import generator_files, load_backend
 
+pytestmark = pytest.mark.usefixtures("converted_here")
+
 WRITERS = {**LVLMS, **BASE_LLMS}
 
 

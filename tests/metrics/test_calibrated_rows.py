@@ -11,7 +11,7 @@ from benchmarks.calibration.rows import READINGS, drawn
 ALL = pytest.mark.parametrize("index", range(len(READINGS)), ids=[reading.title for reading in READINGS])
 TESTED = [i for i, reading in enumerate(READINGS) if reading.tested]
 STRENGTHS = (0.0, 0.2, 0.4)
-WORLDS = [30, pytest.param(1000, marks=pytest.mark.slow)]
+WORLDS = [20, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @cache

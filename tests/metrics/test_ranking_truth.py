@@ -12,6 +12,7 @@ At strength 0 the tests reject at 5% in 4-7% of the worlds; a thousand worlds ar
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from plumbline.world.numeric import planted_embeddings
 N, K = 600, 200
 SETTINGS = MetricSettings(resamples=400, permutations=399)
 BASE_RATE = 0.3
+WORLDS = 40
 
 
 def world(seed, *, beta, groups=3, n=N):
@@ -52,15 +54,15 @@ def planted_skews(beta, groups=3, share=K / N):
     return np.round(np.log(ndtr(means - bar) / share), 9)
 
 
-def audits(seeds, beta, **world_of):
-    """Give by world: (skew estimates, max estimates, NDKL estimates) against equal and ranked shares."""
-    for seed in seeds:
-        ranked = world(seed, beta=beta, **world_of)
-        top = sample_top(ranked, k=K, settings=SETTINGS, labels=[str(seed)], with_totals=True)
-        yield {
-            desired: (*skew_estimates(top, desired)[:2], ndkl_estimates(ranked, desired, settings=SETTINGS).estimate)
-            for desired in ("equal", "ranked")
-        }
+@cache
+def audit(seed, beta):
+    """Return (skew estimates, max estimates, NDKL estimates) of a world, against equal and ranked shares."""
+    ranked = world(seed, beta=beta)
+    top = sample_top(ranked, k=K, settings=SETTINGS, labels=[str(seed)], with_totals=True)
+    return {
+        desired: (*skew_estimates(top, desired)[:2], ndkl_estimates(ranked, desired, settings=SETTINGS).estimate)
+        for desired in ("equal", "ranked")
+    }
 
 
 def expected_hits(trials, share):
@@ -72,7 +74,7 @@ def check_coverage(seeds, beta):
     truth = planted_skews(beta)
     held = {(desired, metric): 0 for desired in ("equal", "ranked") for metric in ("skew", "max", "ndkl")}
     ndkls = {"equal": [], "ranked": []}
-    for found in audits(seeds, beta):
+    for found in (audit(seed, beta) for seed in seeds):
         for desired, (skew, largest, whole) in found.items():
             held[desired, "skew"] += int(skew.ci_low[0, 0] <= truth[0] <= skew.ci_high[0, 0])
             held[desired, "max"] += int(largest.ci_low[0] <= truth.max() <= largest.ci_high[0])
@@ -89,7 +91,7 @@ def check_coverage(seeds, beta):
 
 def check_uniform_p(seeds):
     p = {"skew": [], "max": [], "ndkl": []}
-    for found in audits(seeds, beta=0.0):
+    for found in (audit(seed, 0.0) for seed in seeds):
         for metric, estimates in zip(p, found["ranked"]):
             p[metric].append(float(estimates.p.ravel()[0]))
     for metric, values in p.items():
@@ -102,11 +104,11 @@ def check_uniform_p(seeds):
 
 @pytest.mark.parametrize("beta", [0.0, 0.4])
 def test_intervals_hold_what_was_planted(beta):
-    check_coverage(range(60), beta)
+    check_coverage(range(WORLDS), beta)
 
 
 def test_p_is_uniform_where_nothing_was_planted():
-    check_uniform_p(range(60))
+    check_uniform_p(range(WORLDS))
 
 
 @pytest.mark.slow
@@ -121,16 +123,16 @@ def test_p_is_uniform_in_a_thousand_worlds():
 
 
 def test_estimates_follow_the_planted_strength_and_power_rises_with_it():
-    strengths, power, ndkls = (0.0, 0.1, 0.2, 0.4), [], []
+    strengths, power, ndkls = (0.0, 0.2, 0.4), [], []
     for beta in strengths:
-        found = [each["equal"] for each in audits(range(40), beta)]
+        found = [audit(seed, beta)["equal"] for seed in range(WORLDS)]
         power.append([np.mean([estimates[i].p.ravel()[0] <= 0.05 for estimates in found]) for i in range(3)])
         skews = np.mean([estimates[0].value[0] for estimates in found], axis=0)
         np.testing.assert_allclose(skews, planted_skews(beta), atol=0.06)
         ndkls.append(np.mean([estimates[2].value[0] for estimates in found]))
     power = np.array(power)
     assert (power[0] <= 0.2).all() and (power[-1] >= 0.95).all()
-    assert (np.diff(power, axis=0) >= -0.05).all() and (power[2] > power[0]).all()
+    assert (np.diff(power, axis=0) >= -0.05).all() and (power[1] > power[0]).all()
     assert (np.diff(ndkls) > 0).all()
 
 
@@ -153,7 +155,7 @@ def world_of_sets(seed, *, lean, whole, sets=60, size=4):
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_sets_hold_no_difference_at_the_nominal_rate(whole):
-    seeds, held, p = range(60), {"skew": 0, "ndkl": 0}, {"skew": [], "max": [], "ndkl": []}
+    seeds, held, p = range(WORLDS), {"skew": 0, "ndkl": 0}, {"skew": [], "max": [], "ndkl": []}
     ndkls = []
     for seed in seeds:
         ranked = world_of_sets(seed, lean=0.0, whole=whole)
@@ -180,7 +182,7 @@ def test_several_images_of_a_person_are_no_evidence_of_a_difference(sizes):
     """A person scores otherwise as each group: the test of single images rejects in half of these worlds."""
     p, groups = [], np.tile(np.repeat(np.arange(3), sizes), 12)
     sets = np.repeat(np.arange(12), sum(sizes))
-    for seed in range(150):
+    for seed in range(80):
         rng = np.random.default_rng(seed)
         scores = rng.normal(0, 0.7, (12, 3))[sets, groups] + rng.normal(size=len(sets))
         clusters = ImageClusters.of(sets, groups, settings=SETTINGS, labels=[str(seed)])
@@ -189,7 +191,7 @@ def test_several_images_of_a_person_are_no_evidence_of_a_difference(sizes):
         ndkl = ndkl_estimates(ranked, "equal", settings=SETTINGS).estimate
         p.append([estimates.by_group[0, 0].p, estimates.largest[0].p, ndkl[0].p])
     for level in (0.05, 0.1, 0.25):
-        assert (np.count_nonzero(np.array(p) <= level, axis=0) <= expected_hits(150, level)[1]).all(), level
+        assert (np.count_nonzero(np.array(p) <= level, axis=0) <= expected_hits(80, level)[1]).all(), level
 
 
 def test_a_difference_within_sets_is_found_where_images_alone_would_hide_it():

@@ -128,27 +128,44 @@ def test_a_new_library_or_python_moves_it(monkeypatch):
     code_versions._library.cache_clear()
 
 
-def test_what_was_read_is_kept_for_the_next_process(copied, monkeypatch):
-    before = code_version(OUTCOMES)
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Return a package of two modules, of which versions are computed, and what was read of it."""
+    folder = tmp_path / PACKAGE.name
+    folder.mkdir()
+    (folder / "first.py").write_text("from plumbline.second import NUMBER\n")
+    (folder / "second.py").write_text("NUMBER = 2\n")
+    monkeypatch.setattr(code_versions, "PACKAGE", folder)
     code_versions._sources.cache_clear()
-    monkeypatch.setattr(code_versions, "read_source", None)
-    assert code_version(OUTCOMES) == before
+    yield folder, closure("plumbline.first")
+    code_versions._sources.cache_clear()
 
 
-def test_a_damaged_or_unwritable_cache_is_no_obstacle(copied, monkeypatch):
-    before = code_version(OUTCOMES)
-    (copied / "__pycache__" / "code_versions.json").write_bytes(b"{")
+def read_again(monkeypatch):
+    """Read the small package as another process would; return it, and how many modules were read anew."""
+    anew = []
+    monkeypatch.setattr(code_versions, "read_source", lambda *given: anew.append(given) or read_source(*given))
+    code_versions._sources.cache_clear()
+    return closure("plumbline.first"), len(anew)
+
+
+def test_what_was_read_is_kept_for_the_next_process(small, monkeypatch):
+    _, before = small
+    assert set(before) == {"plumbline.first", "plumbline.second"} and read_again(monkeypatch) == (before, 0)
+
+
+def test_a_damaged_or_unwritable_cache_is_no_obstacle(small, monkeypatch):
+    folder, before = small
+    (folder / "__pycache__" / "code_versions.json").write_bytes(b"{")
     monkeypatch.setattr(code_versions, "commit_bytes", lambda *_: (_ for _ in ()).throw(PermissionError()))
-    code_versions._sources.cache_clear()
-    assert code_version(OUTCOMES) == before
+    assert read_again(monkeypatch) == (before, 2)
 
 
 @pytest.mark.parametrize("content", ["[]", "null", '{"x": 1}'])
-def test_a_cache_of_another_form_is_read_anew(copied, content):
-    before = code_version(OUTCOMES)
-    (copied / "__pycache__" / "code_versions.json").write_text(content)
-    code_versions._sources.cache_clear()
-    assert code_version(OUTCOMES) == before
+def test_a_cache_of_another_form_is_read_anew(small, monkeypatch, content):
+    folder, before = small
+    (folder / "__pycache__" / "code_versions.json").write_text(content)
+    assert read_again(monkeypatch) == (before, 2)
 
 
 def test_a_change_that_keeps_size_and_time_is_seen(copied):

@@ -180,7 +180,7 @@ def test_headlines_are_corrected_over_all_that_they_are_picked_from():
     told = picked_findings(table)
     assert {f.q_text for f in told} == {"0.080", "0.50"}
     picked, reading = as_picked(table, Reading())
-    assert (reading.selection.told, reading.selection.rows, reading.selection.tests) == (1, 20, 20)
+    assert (reading.selection.findings, reading.selection.rows, reading.selection.tests) == (1, 20, 20)
     assert reading.selection.level(0.95) == pytest.approx(1 - 0.05 / 20)
     row = one_skew(picked, "m00")
     # 1 + skew on the scale of logarithms: both arms grow by 3.023 / 1.960.
@@ -277,7 +277,7 @@ def test_the_adjusted_interval_of_any_row_is_told_on_demand(table):
     picked, reading = as_picked(table, Reading())
     finding = next(finding for finding in picked_findings(table) if finding.tone == "bias")
     text, selection = adjusted_text(table, finding.row, Reading()), reading.selection
-    assert f"{selection.told} findings are told of {selection.rows} rows" in text
+    assert f"{selection.findings} findings are told of {selection.rows} rows" in text
     row = picked.filter(row_ids(picked) == finding.row).row(0, named=True)
     assert f"95% CI {interval(row['ci_low'], row['ci_high'])}:" in text
     alone = crime_rows()

@@ -15,6 +15,8 @@ from plumbline.errors import CheckpointError
 from resources.checkout import PROJECT
 from resources.fetching_checkpoints import fetch_checkpoint
 
+pytestmark = pytest.mark.usefixtures("converted_here")
+
 
 def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles(tmp_path):
     files = {

@@ -23,6 +23,8 @@ from plumbline.errors import CheckpointError
 from resources import fetching_aside, fetching_checkpoints
 from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 
+pytestmark = pytest.mark.usefixtures("converted_here")
+
 
 def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for(tmp_path):
     home, later = workspace(tmp_path, "ViT-B-32-quickgelu/openai"), "f" * 40

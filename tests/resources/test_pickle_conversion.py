@@ -42,6 +42,7 @@ def test_a_pickle_is_converted_once_with_both_digests_and_kept_nowhere(tmp_path)
     assert (folder / "fetched.json").read_bytes() == before
 
 
+@pytest.mark.usefixtures("converted_here")
 def test_an_open_clip_training_checkpoint_is_unwrapped(tmp_path):
     state = {"epoch": 3, "name": "run", "state_dict": {"module.logit_scale": torch.tensor(4.6)}}
     hub = Hub({"open_clip_config.json": b"{}", "open_clip_pytorch_model.bin": pickled(state)})
@@ -107,9 +108,9 @@ def test_what_is_not_named_dense_tensors_is_not_converted(content, said, tmp_pat
     assert contents(tmp_path) == ["m.bin"]
 
 
-@pytest.mark.parametrize("content", [pickled({"a": torch.ones(99)})[:-40]])
-def test_a_damaged_pickle_is_a_clear_error(content, tmp_path):
-    (tmp_path / "m.bin").write_bytes(content)
+@pytest.mark.usefixtures("converted_here")
+def test_a_damaged_pickle_is_a_clear_error(tmp_path):
+    (tmp_path / "m.bin").write_bytes(pickled({"a": torch.ones(99)})[:-40])
     with pytest.raises(CheckpointError, match=r"not converted[\s\S]*found: +\w+Error"):
         convert_to_safetensors(tmp_path / "m.bin", tmp_path / "m.safetensors")
     assert contents(tmp_path) == ["m.bin"]
