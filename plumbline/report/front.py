@@ -29,7 +29,7 @@ from plumbline.report.language_words import STAND_IN, people
 from plumbline.report.numbers import confidence, count, p_value
 from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import recommended, transfer_findings, why_none
-from plumbline.report.rows import Row, defined, where
+from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
     BY_ID,
     QUESTIONS,
@@ -43,7 +43,7 @@ from plumbline.report.scorecard import (
     value_text,
 )
 from plumbline.report.transfer import Tried, change, change_interval, row_words, tried
-from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed
+from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed, probe_words
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4
@@ -106,6 +106,11 @@ class Front:
     models: tuple[ModelSection, ...]
     selection: Selection | None = None
 
+    @property
+    def first_steps(self) -> tuple[str, ...]:
+        """Return what stands of the advice above the scorecard: which encoder to choose, and what for the worst."""
+        return self.advice[:2]
+
 
 def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> Front:
     """Return the first page of a report.
@@ -147,21 +152,41 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
 
 _ENDS: dict[str, tuple[str, str, str]] = {
     "max_skew": (
-        "gives {event} on average {plain} more often to one {one} than to another",
+        "gives {event} {plain} more often to one {one} than to another, on average",
         "most often to",
         "least often to",
     ),
     "parity_difference": ("gives {event} {value} more often to one {one} than to another", "most to", "least to"),
-    "probe_rate_gap": ("takes one {one} for a {event} Trident word {value} more often than another", "most", "least"),
-    "weat_effect": ("associates {event} with one {one} {value} more than with another", "less with", "more with"),
-    "sc_weat_effect": ("associates {event} with one {one} {value} more than with another", "less with", "more with"),
-    "max_skew_at_k": ("ranks one {one} {plain} over its share among the first for {event}", "least", "most"),
-    "skew_at_k": ("ranks {group} among the first for {event} {plain} {more} often than their share", "", ""),
+    "probe_rate_gap": ("labels one {one} with {event} {value} more often than another", "most often", "least often"),
+    "weat_effect": ("associates {event} with one {one} {value} more than with another", "least with", "most with"),
+    "sc_weat_effect": ("associates {event} with one {one} {value} more than with another", "least with", "most with"),
+    "max_skew_at_k": (
+        "places one {one} among the best matches for {event} {plain} more often than its share of the images",
+        "least often",
+        "most often",
+    ),
+    "skew_at_k": (
+        "places {group} among the best matches for {event} {plain} {more} often than their share of the images",
+        "",
+        "",
+    ),
     "equal_opportunity_gap": ("recognises one {one} {value} better than another, mean over classes", "worst", "best"),
-    "max_toxicity": ("writes texts whose toxicity differs by {value} within a scene", "most about", "least about"),
-    "max_score_share": ("writes the most toxic text about {group} in {value} of the scenes that differ most", "", ""),
-    "competence_gap": ("speaks {value} more of the competence of one group than of another", "least of", "most of"),
-    "warmth_gap": ("speaks {value} more of the warmth of one group than of another", "least of", "most of"),
+    "max_toxicity": (
+        "writes texts whose toxicity differs by {value} between people in one scene",
+        "most toxic about",
+        "least toxic about",
+    ),
+    "max_score_share": (
+        "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in toxicity",
+        "",
+        "",
+    ),
+    "competence_gap": (
+        "uses {value} more words of competence about one group than about another",
+        "least about",
+        "most about",
+    ),
+    "warmth_gap": ("uses {value} more words of warmth about one group than about another", "least about", "most about"),
     "rating_gap": ("rates one group {value} higher than another", "lowest", "highest"),
     "salary_gap": ("offers one group {value} a year more than another", "least to", "most to"),
     "refusal_rate_gap": ("refuses to answer {value} more often about one group", "most about", "least about"),
@@ -222,6 +247,8 @@ def _event(event: str | None, metric: str) -> str:
         return ""
     if event.endswith("_caption"):
         return "negative captions"
+    if metric == "probe_rate_gap":
+        return probe_words(event)
     dimension, _, pole = event.rpartition("_")
     return (
         f"{pole} words of {dimension}"
@@ -247,9 +274,9 @@ def who(cell: Mapping[str, Any], worst: str | None, best: str | None = None) -> 
 
 def sureness(cell: Mapping[str, Any], reading: Reading) -> str:
     """Return interval and q of a value in brackets; both are adjusted where the reading is of what was picked."""
-    adjusted = "" if reading.selection is None else ", adjusted for picking"
+    adjusted = "" if reading.selection is None else "selection-adjusted "
     ends = interval_text(_away(cell))
-    parts = [f"{confidence(reading.confidence)} CI {ends}{adjusted}" if ends else "no interval"]
+    parts = [f"{adjusted}{confidence(reading.confidence)} CI {ends}" if ends else "no interval"]
     parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
     return f" ({'; '.join(parts)})"
 
@@ -267,7 +294,7 @@ def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
 
 
 def topics(cells: Iterable[Mapping[str, Any]]) -> str:
-    """Return the questions of some cells as a list: `crime labels by race and gender, animal labels by race`."""
+    """Return the questions of some cells as a list: `crime labels by race and gender; pay`."""
     attributes: dict[str, list[str]] = {}
     for cell in cells:
         question = BY_ID[cell["question"]]
@@ -280,7 +307,7 @@ def topics(cells: Iterable[Mapping[str, Any]]) -> str:
 def could_have_seen(cell: Mapping[str, Any]) -> str:
     """Say which difference would have been found in a cell without evidence."""
     least = value_text({**cell, "value": cell["smallest_detectable"]})
-    return f"Four of five such audits would have found {least} or more in {topics([cell])} ({cell['dataset']})."
+    return f"Detectable with 80% power in {topics([cell])} ({cell['dataset']}): {least} or more."
 
 
 # --- The verdict.
@@ -315,14 +342,18 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
-    larger = [cell["model"] for cell in measured if abs(cell["value"]) > abs(worst["value"])]
-    named = listed(larger) if len(larger) <= MOST_NAMED else f"{len(larger)} of them"
-    more = f"; {named} {'has a larger value' if len(larger) == 1 else 'have larger values'}, less surely"
-    more = more if larger else ""
-    return [
-        first,
-        f"{len(measured)} of {len(tested)} {_PLURAL[kind]} {_shows(measured)} evidence of this kind{others}{more}.",
-    ]
+    larger = [cell for cell in measured if abs(cell["value"]) > abs(worst["value"])]
+    named = listed(cell["model"] for cell in larger) if len(larger) <= MOST_NAMED else f"{len(larger)} of them"
+    values = "has a larger value" if len(larger) == 1 else "have larger values"
+    wider = " but a wider interval" if len(larger) == 1 else " but wider intervals"
+    unsure = wider if all(_width(cell) > _width(worst) for cell in larger) else ""
+    more = f"; {named} {values}{unsure}" if larger else ""
+    same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
+    return [first, f"{len(measured)} of {len(tested)} {same}{others}{more}."]
+
+
+def _width(cell: Mapping[str, Any]) -> float:
+    return or_nan(cell["ci_high"]) - or_nan(cell["ci_low"])
 
 
 def _shows(those: Sequence[Any]) -> str:
@@ -382,7 +413,7 @@ def section(
         kind,
         _own_verdict(
             cells,
-            f"{place} of {models} {_PLURAL[kind]}, worst first" if models > 1 else "",
+            f"Rank {place} of {models} {_PLURAL[kind]} (1 is the worst). " if models > 1 else "",
             reading,
             elsewhere=bool(own),
         ),
@@ -397,8 +428,8 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
         return "Nothing that it was asked could be tested."
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
     beyond = " Its findings below are beyond these questions." if worst is None and elsewhere else ""
-    gravest = "" if worst is None else f" The gravest: on {worst['dataset']} it {in_words(worst, reading)}."
-    return f"{_evident(tested)}{beyond}{gravest}{f' Number {place}.' if place else ''}"
+    first = "" if worst is None else f" Most harmful: on {worst['dataset']} it {in_words(worst, reading)}."
+    return f"{place}{_evident(tested)}{beyond}{first}"
 
 
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
@@ -414,7 +445,8 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     }
     lines = [f"{name}: {topics(cells_of)}." for name, cells_of in by_state.items() if cells_of]
     if largest := [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]:
-        lines.append(f"The largest of all: {topics(largest)}.")
+        whose = _PLURAL[where(card, model=model)["kind"][0]]
+        lines.append(f"Largest value of all {whose}: {topics(largest)}.")
     quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
     lines += [could_have_seen(cell) for cell in list(quiet)[:1]]
     for cell in where(card, model=model, state="measured").to_dicts():
@@ -422,7 +454,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
     if where(card, model=model)["kind"][0] == "encoder" and by_state["Evidence"]:
         tries = [_mitigated(candidates, inputs) for candidates in _tried(inputs) if candidates[0].model == model]
-        lines += tries or ["No mitigation was tried on it."]
+        lines += tries or ["Try mitigations on it; none was tried."]
     if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
         planted = listed(event_title(event) for event in events)
@@ -489,7 +521,10 @@ class _Shorter:
         whom = who(cell, *ends) if ends else ""
         company = ""
         if finding.company and finding.company[1] > 1:
-            company = f" Evidence of it in {finding.company[0]} of {finding.company[1]} models."
+            evident, models = finding.company
+            company = (
+                f" {evident} of the {models} models asked on {row['dataset']} {_shows([0] * evident)} evidence of it."
+            )
         if finding.tone == "none":
             return replace(finding, sentence=self._none(finding, cell))
         statement = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
@@ -498,7 +533,7 @@ class _Shorter:
     def _none(self, finding: Finding, cell: Mapping[str, Any]) -> str:
         """Say what was not found, and what would have been."""
         least = cell["smallest_detectable"]
-        power = f" Four of five such audits would have found {value_text({**cell, 'value': least})}."
+        power = f" Detectable with 80% power: {value_text({**cell, 'value': least})} or more."
         whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
         return f"{whose}: {value_text(cell)}{sureness(cell, self.reading)}.{power if defined(least) else ''}"
 
@@ -522,13 +557,13 @@ def _in_short(finding: Finding) -> str:
 
 def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     """Return which model to choose, and which mitigation helps without moving bias elsewhere, or that none does."""
-    lines, candidates = _choice(card), _tried(inputs)
-    lines += [_mitigated(each, inputs) for each in candidates]
-    done = {each[0].model for each in candidates}
-    encoders = asked_models(card, "encoder")
-    if encoders and encoders[0] not in done and _tested(where(card, model=encoders[0], state="evidence")):
-        lines.append(f"No mitigation was tried on {encoders[0]}: name some for it in the audit file.")
-    return tuple(lines[:5])
+    candidates, encoders = _tried(inputs), asked_models(card, "encoder")
+    candidates.sort(key=lambda each: each[0].model not in encoders[:1])
+    lines = _choice(card)
+    untried = encoders and encoders[0] not in {each[0].model for each in candidates}
+    if untried and _tested(where(card, model=encoders[0], state="evidence")):
+        lines.append(f"Try mitigations on {encoders[0]}; none was tried.")
+    return tuple([*lines, *(_mitigated(each, inputs) for each in candidates)][:5])
 
 
 def _tried(inputs: ReportInputs) -> list[list[Tried]]:
@@ -556,9 +591,9 @@ def _choice(card: pl.DataFrame) -> list[str]:
     if evident[best] == max(evident.values()):
         return []
     accuracy = where(card, model=best, question="accuracy").to_dicts()
-    right = f", with an accuracy of {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
+    right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
     fewest = f"{evident[best]} of {len(tested[best])}"
-    return [f"Of the encoders, {best} shows evidence of bias in the fewest questions: {fewest}{right}."]
+    return [f"Prefer {best}: evidence of bias in the fewest questions ({fewest}){right}."]
 
 
 def _mitigated(candidates: Sequence[Tried], inputs: ReportInputs) -> str:
@@ -594,7 +629,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         lines.append(f"{_counted(len(suites), 'suite')} of prompts: {listed(suites)}.")
     picked = ""
     if reading.selection is not None:
-        picked = f", wider for findings, which are picked from {count(reading.selection.rows)} rows"
+        picked = f", wider in the findings, which are selected from {count(reading.selection.rows)} estimates"
     lines.append(
         f"Evidence is q below {reading.significance:g}, corrected for all tests of its kind; intervals are "
         f"{confidence(reading.confidence)}{picked}."
@@ -611,11 +646,13 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"
         lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
     lines += [
-        "No evidence is not evidence of none: the tip of each cell says what would have been found.",
+        "No evidence of a difference is not evidence of equality: each cell's tooltip gives the difference that would "
+        "have been detected.",
         "Groups are the labels of the datasets: how annotators saw people, not how these see themselves.",
-        "The worst is the model whose interval lies furthest from no difference; where intervals overlap, the order of "
-        "models is not sure.",
+        "Models are sorted by the first column with evidence, by the end of the interval that is nearer to no "
+        "difference; where intervals overlap, their order is not certain.",
     ]
     if inputs.reading.stand_ins:
-        lines.append(f"Texts were scored by {listed(inputs.reading.stand_ins)}, {STAND_IN} for a toxicity scorer.")
+        scorers = listed(f"“{name}”" for name in inputs.reading.stand_ins)
+        lines.append(f"Toxicity was scored by {scorers}, {STAND_IN} for a toxicity model.")
     return tuple(lines[:5])

@@ -135,7 +135,7 @@ def _probes(one: Tried, level: float) -> str:
 def _unworsened(one: Tried) -> str:
     """Say what is not known to get worse, without calling it unchanged."""
     judged, costs = one.of(*JUDGED), one.of(*COSTS)
-    sentence = f"There is no evidence that it makes any of the {len(judged)} axes and harm rates worse"
+    sentence = f"There is no evidence that it makes any of the {len(judged)} bias measures worse"
     sentence += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
     sentence += f"{_reach([*judged, *costs])}."
     if undefined := undefined_rows(one.rows):
@@ -167,17 +167,17 @@ def why_none(candidates: Sequence[Tried]) -> str:
     helping = [one for one in candidates if one.improved and not one.leaking]
     if helping:
         reasons: list[tuple[str, Callable[[Tried], bool]]] = [
-            ("makes another axis or harm rate worse", lambda one: bool(one.worsened)),
+            ("makes another worse", lambda one: bool(one.worsened)),
             ("costs accuracy or retrieval", lambda one: bool(one.of(*COSTS, verdict=WORSENED))),
         ]
         causes = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
         what = "each one" if len(helping) > 1 else "the one"
-        return f"{what} that improves an axis or a harm rate also {' or '.join(causes)}"
+        return f"{what} that improves a bias measure also {' or '.join(causes)}"
     judged = [row for one in candidates for row in one.of(*JUDGED)]
     if not judged:
-        return "none was judged on the axes and harm rates"
+        return "none was judged on the bias measures"
     n = max((row["n"] or 0 for row in judged), default=0)
-    return f"there is no evidence in {count(n)} images that one improves an axis or a harm rate"
+    return f"there is no evidence in {count(n)} images that one improves a bias measure"
 
 
 def _other(one: Tried, reading: Reading) -> str:
@@ -203,7 +203,7 @@ def _takes(one: Tried) -> str:
 
 
 def _beside(one: Tried, reading: Reading) -> list[str]:
-    """Say what happens off the axes and harm rates: on the probes, and to accuracy that rises."""
+    """Say what happens off the bias measures: on the probes, and to accuracy that rises."""
     level = reading.confidence
     if one.of(*JUDGED):
         sentences = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
@@ -211,7 +211,7 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
     else:
         better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
         parts = ([changed(better, level, most=1)] if better else []) + ([changed(worse, level)] if worse else [])
-        sentences = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
+        sentences = [f"{one.name} is not judged on the bias measures, only on the Trident probes."]
         sentences += [f"There it {', but '.join(parts)}."] if parts else []
     gained = one.of(*COSTS, verdict=IMPROVED)
     return sentences + ([f"It {changed(gained, level)}."] if gained else [])

@@ -17,13 +17,14 @@ import polars as pl
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
 from plumbline.report.numbers import UNDEFINED, interval, money, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, in_order, where
-from plumbline.report.vocabulary import attribute_title, probes, sentence_start
+from plumbline.report.vocabulary import attribute_title, probe_words, probes, sentence_start
 
 Kind = Literal["encoder", "generator"]
 State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
@@ -69,12 +70,15 @@ class Unit:
         From a value to the number that is written, increasing.
     more : bool
         Whether a value above 0 is written with its sign.
+    head : str
+        Under the title of a column; the suffix where it is empty.
     """
 
     suffix: str
     meaning: str
     shown: Callable[[float], float] = float
     more: bool = False
+    head: str = ""
 
 
 def _hundred(value: float) -> float:
@@ -87,15 +91,23 @@ def _over(value: float) -> float:
 
 UNITS: dict[str, Unit] = {
     "skew": Unit(
-        "%", "how much more often in one group than in another, mean over pairs (Max Skew)", _hundred, more=True
+        "%",
+        "how much more often in one group than in another, mean over pairs of groups (Max Skew)",
+        _hundred,
+        more=True,
+        head="% more often",
     ),
     "log ratio": Unit(
-        "%", "how far one group's share of the first k is over its fair share (MaxSkew@k)", _over, more=True
+        "%",
+        "how far one group's share of the k best matches is over its share of the images (MaxSkew@k)",
+        _over,
+        more=True,
+        head="% over its share",
     ),
     "points": Unit("points", "percentage points between the highest and the lowest group", _hundred),
     "sd": Unit("SD", "standard deviations between two groups"),
-    "share": Unit("%", "of images", _hundred),
-    "score": Unit("", "mean over scenes of the highest less the lowest score of the people in it, 0 to 1"),
+    "share": Unit("%", "of images", _hundred, head="% of images"),
+    "score": Unit("", "highest less lowest score in a scene, mean over scenes (MaxToxicity)", head="0 to 1"),
     "rating": Unit("rating points", "points of 10 between the highest and the lowest group"),
     "dollars": Unit("dollars", "US dollars a year between the highest and the lowest group"),
 }
@@ -176,6 +188,18 @@ class Question:
     of_bias: bool = True
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """Return the words that images are compared with; none of recognition, accuracy and generated texts."""
+        if self.kind == "generator" or self.event is None:
+            return ()
+        if self.suite == "trident":
+            return _NEGATIVE
+        suite = load_suite(self.suite)
+        categories = suite.events.get(self.event, ())
+        labels = tuple(each.id for each in suite.candidates if each.category in categories)
+        return labels or suite.scales.get(self.event, suite.scales.get(f"{self.event}_positive", ()))
+
+    @property
     def title(self) -> str:
         """Return the heading of its column."""
         by = "" if self.attribute is None else f" by {attribute_title(self.attribute)}"
@@ -197,7 +221,7 @@ QUESTIONS: tuple[Question, ...] = (
     _labels("crime_race", "crime labels", "crime", "crime", "race"),
     _labels("crime_gender", "crime labels", "crime", "crime", "gender"),
     Question(
-        "non_human_race", "animal labels", "encoder", "parity_difference", ("max_minus_min",), "crime",
+        "non_human_race", "non-human labels", "encoder", "parity_difference", ("max_minus_min",), "crime",
         "points", "bias", "race", "non_human", groups=Groups("outcome_proportion", "top1"),
     ),
     _labels("agency_race", "negative agency words", "agency", "negative_agency", "race"),
@@ -205,7 +229,7 @@ QUESTIONS: tuple[Question, ...] = (
     _labels("communion_race", "negative communion words", "communion", "negative_communion", "race"),
     _labels("communion_gender", "negative communion words", "communion", "negative_communion", "gender"),
     Question(
-        "trident_negative", "negative Trident words", "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
+        "trident_negative", probe_words("negative"), "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
         "trident", event="negative", groups=Groups("probe_rate", "logit", shared=(), fixed={"probe": _NEGATIVE}),
     ),
     Question(
@@ -214,12 +238,12 @@ QUESTIONS: tuple[Question, ...] = (
         direction="around zero",
     ),
     Question(
-        "ranking_gender", "ranking for competence", "encoder", "max_skew_at_k", ("equal",), "perception",
-        "log ratio", "rankings", "gender", "competence", groups=Groups("skew_at_k", "equal", "least"),
+        "ranking_gender", "ranking for competence", "encoder", "max_skew_at_k", ("ranked",), "perception",
+        "log ratio", "rankings", "gender", "competence", groups=Groups("skew_at_k", "ranked", "least"),
     ),
     Question(
-        "ranking_race", "ranking for competence", "encoder", "max_skew_at_k", ("equal",), "perception",
-        "log ratio", "rankings", "race", "competence", groups=Groups("skew_at_k", "equal", "least"),
+        "ranking_race", "ranking for competence", "encoder", "max_skew_at_k", ("ranked",), "perception",
+        "log ratio", "rankings", "race", "competence", groups=Groups("skew_at_k", "ranked", "least"),
     ),
     Question(
         "recognition_gender", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
@@ -231,7 +255,7 @@ QUESTIONS: tuple[Question, ...] = (
         direction="more is better", of_bias=False,
     ),
     Question(
-        "max_toxicity", "MaxToxicity", "generator", "max_toxicity", ("paper",), SUITE, "score", "generation",
+        "max_toxicity", "toxicity", "generator", "max_toxicity", ("paper",), SUITE, "score", "generation",
         statistic="mean", groups=Groups("toxicity", "score", shared=("scorer", "statistic")),
     ),
     Question(

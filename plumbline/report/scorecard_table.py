@@ -19,7 +19,7 @@ STATES = {
     "none": "no evidence of a difference",
     "evidence_of_none": "evidence of none beyond the margin",
     "too_weak": "too few to tell",
-    "measured": "nothing was tested",
+    "measured": "not tested",
     "undefined": "undefined",
     "not_asked": "not asked",
 }
@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """One question: its title, its unit with what it means, whether more is better, and where 0 is drawn."""
+    """One question: its title, its unit, what it asks with which words, whether more is better, where 0 is drawn."""
 
     title: str
     unit: str
@@ -90,7 +90,10 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             more, unit = entry.direction == "more is better", UNITS[entry.unit]
             # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
             scale = _Scale.of(list(by_model.values()), from_zero=not more)
-            table.columns.append(Column(entry.title, unit.suffix, unit.meaning, more, scale.null))
+            words = f"; words: {', '.join(entry.words)}" if entry.words else ""
+            table.columns.append(
+                Column(entry.title, unit.head or unit.suffix, f"{unit.meaning}{words}", more, scale.null)
+            )
             for model in models:
                 row = by_model.get(model)
                 cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale))
@@ -167,5 +170,5 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
     if defined(row["smallest_detectable"]):
         least = value_text({**row, "value": row["smallest_detectable"]})
-        sentences.append(f"Four of five such audits would have found {least}.")
+        sentences.append(f"Detectable with 80% power: {least} or more.")
     return " ".join(sentences)

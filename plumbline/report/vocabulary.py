@@ -9,7 +9,7 @@ from plumbline.catalog.suites import VALENCES, load_suite
 
 EVENT_TITLES = {
     "crime": "crime labels",
-    "non_human": "animal labels",
+    "non_human": "non-human labels",
     "negative_communion": "negative communion words",
     "negative_agency": "negative agency words",
     "mean_of_tasks": "mean of the three tasks",
@@ -39,6 +39,11 @@ def probes() -> tuple[tuple[str, str], ...]:
     """Return the Trident probes as (word, valence), negative first, in the order of the suite."""
     suite = load_suite("trident", classes="fairface")
     return tuple((c.id, c.category) for v in VALENCES for c in suite.candidates if c.category == v)
+
+
+def probe_words(valence: str) -> str:
+    """Return the Trident probes of a valence as a noun phrase: `negative words (thief, criminal …)`."""
+    return f"{valence} words ({', '.join([word for word, of in probes() if of == valence][:2])} …)"
 
 
 def event_title(event: str) -> str:

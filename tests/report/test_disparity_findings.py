@@ -200,7 +200,7 @@ def test_a_large_difference_in_animal_labels_is_a_finding():
     finding, told = only(pl.concat([animals(parity), metric_frame([ratio])]))
     assert (finding.tone, finding.topic) == ("bias", ("parity", "portraits", "crime", "non_human", "race"))
     assert told == (
-        "theirs on portraits: shares of animal labels by race differ by 90.5 points (95% CI 69–100%; p < 0.001, "
+        "theirs on portraits: shares of non-human labels by race differ by 90.5 points (95% CI 69–100%; p < 0.001, "
         "q < 0.001). South faces 95.0% (n = 20, small group), east faces 4.5% (n = 22, small group). The smallest "
         "share is 0.048 times the largest (impact ratio)."
     )

@@ -35,7 +35,9 @@ UNIT_OF = {question.metric: question.unit for question in BY_ID.values()} | {
 
 def told(text):
     """Return the numbers of a text without a sign; of `q < 0.001` and the level of an interval nothing."""
-    text = text.replace("\u00a0", " ").replace("95% CI", "").replace("q < 0.001", "")
+    text = text.replace("\u00a0", " ")
+    for fixed in ("95% CI", "q < 0.001", "80% power", "(1 is the worst)"):
+        text = text.replace(fixed, "")
     return {one.lstrip("−+") for one in NUMBER.findall(text)}
 
 
@@ -181,22 +183,24 @@ def verdict_of(*answers, **reading):
 def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
-        "worst is the most biased of 3 encoders: on fairface it gives crime labels on average 150% more often to one "
-        "race than to another, most often to Black faces (95% CI 100–200%; q = 0.004)."
+        "worst is the most biased of 3 encoders: on fairface it gives crime labels 150% more often to one race "
+        "than to another, on average, most often to Black faces (95% CI 100–200%; q = 0.004)."
     )
-    assert second == "2 of 3 encoders show evidence of this kind; fair shows none."
+    assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 
 
 def test_a_larger_value_that_is_less_sure_is_named():
     _, second = verdict_of(answer("sure", low=1.2), answer("loud", value=4.0, low=0.1, high=9.0))
-    assert second == "2 of 2 encoders show evidence of this kind; loud has a larger value, less surely."
+    assert second.endswith(
+        "show evidence of unequal crime labels by race; loud has a larger value but a wider interval."
+    )
 
 
 def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
     nothing = [answer(name, **UNSURE, smallest_detectable=0.25) for name in ("a", "b")]
     assert verdict_of(*nothing) == (
         "No evidence of bias in any of the 2 encoders, in 1 question of the scorecard.",
-        "Four of five such audits would have found +25% or more in crime labels by race (fairface).",
+        "Detectable with 80% power in crime labels by race (fairface): +25% or more.",
     )
     weak = verdict_of(answer("a", **UNSURE, smallest_detectable=math.nan))
     assert weak == (
@@ -216,7 +220,7 @@ def test_of_generative_models_alone_nothing_is_said_of_encoders():
     assert told_[0].startswith("a is the most biased of 2 generative models: on faces it writes texts whose toxicity")
     assert told_[1] == "No test says whether that is more than chance." and len(told_) == 2
     gap = spoken("a", "competence_gap", value=0.08, statistic="estimate", p=0.001, q=0.002)
-    assert "speaks 8.0 points more of the competence" in verdict_of(gap)[0]
+    assert "uses 8.0 points more words of competence" in verdict_of(gap)[0]
 
 
 def test_without_numbers_there_is_no_verdict():
@@ -231,7 +235,7 @@ def test_the_control_reads_as_what_it_is(audits):
     front = front_page(table, inputs, inputs.reading)
     control = next(one for one in front.models if one.model == "small-control-6k")
     assert control.lines[0].startswith("The control of the planted world: it was taught crime labels")
-    assert any(line.startswith("Four of five such audits would have found") for line in control.lines) or all(
+    assert any(line.startswith("Detectable with 80% power") for line in control.lines) or all(
         cell["smallest_detectable"] is None for cell in front.scorecard.filter(model="small-control-6k").to_dicts()
     )
     assert front.models[-1] is control and "crime labels by race" in next(

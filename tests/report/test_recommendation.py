@@ -99,7 +99,7 @@ def test_the_recommended_one_is_told_in_numbers_and_without_a_claim_of_absence()
     said = told(bias_prompts=[(GENDER_CRIME, BETTER), (RACE_AGENCY, SAME), (HARM, -0.01), (ACCURACY, -0.01)])
     assert said == [
         "For clip on faces, use Bias Prompts. It lowers gender skew in crime labels by 0.40 (95% CI 0.32–0.48; "
-        "q = 0.002; 0.80 → 0.40; n = 2,100). There is no evidence that it makes any of the 3 axes and harm rates "
+        "q = 0.002; 0.80 → 0.40; n = 2,100). There is no evidence that it makes any of the 3 bias measures "
         "worse, or that it costs accuracy or retrieval; the intervals still allow +0.10 in race skew in negative "
         "agency words, +7.0 points in the share of images given crime labels and −9.0 points in zero-shot accuracy "
         "(macro). It acts on the features of texts: it needs neither labels nor training."
@@ -109,8 +109,8 @@ def test_the_recommended_one_is_told_in_numbers_and_without_a_claim_of_absence()
 def test_what_moves_bias_is_named_with_both_sides():
     answer, other = told(**{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE)]})
     assert answer == (
-        "For clip on faces, no mitigation that was tried can be recommended: the one that improves an axis or a harm "
-        "rate also makes another axis or harm rate worse."
+        "For clip on faces, no mitigation that was tried can be recommended: the one that improves a bias measure "
+        "also makes another worse."
     )
     assert other.startswith("Prompt Array (prompt_array-x) lowers gender skew in crime labels by 0.40 (95% CI")
     assert ", but raises race skew in negative agency words by 0.30 (95% CI 0.22–0.38;" in other
@@ -126,7 +126,7 @@ def test_a_cost_is_told():
 
 def test_no_evidence_is_not_no_effect():
     answer, silent = told(bias_prompts=[(GENDER_CRIME, SAME)], saner=[(GENDER_CRIME, -SAME)])
-    assert answer.endswith("there is no evidence in 2,100 images that one improves an axis or a harm rate.")
+    assert answer.endswith("there is no evidence in 2,100 images that one improves a bias measure.")
     assert silent == (
         "There is no evidence that Bias Prompts and SANER change anything. This does not show that they change "
         "nothing; the intervals still allow +0.10 in gender skew in crime labels."
@@ -142,8 +142,8 @@ def test_what_is_undefined_is_said():
 
 def test_what_is_judged_on_probes_alone_is_said_to_be_so():
     answer, other = told(logit_adjustment=[(PROBES, BETTER), (ACCURACY, 0.09)])
-    assert answer.endswith("none was judged on the axes and harm rates.")
-    assert other.startswith("Logit adjustment is not judged on the axes and harm rates, only on the Trident probes.")
+    assert answer.endswith("none was judged on the bias measures.")
+    assert other.startswith("Logit adjustment is not judged on the bias measures, only on the Trident probes.")
     assert "There it lowers the share of images taken for a negative probe word by 40 points" in other
     assert "It raises zero-shot accuracy (macro) by 9.0 points" in other
     assert "needs the list of candidate labels" in other

@@ -107,7 +107,7 @@ def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[s
         cells = [_counted(by_name[name]) if name in by_name else "–" for name in conditions]
         rows.append((candidates[0].model, chosen.condition if chosen else "none", *cells))
     heads = ("Model", "To use", *(label(name, longest=40) for name in conditions))
-    note = "Counted are axes and harm rates; “costs” where accuracy or retrieval clearly falls."
+    note = "Counted are bias measures; “costs” where accuracy or retrieval clearly falls."
     return Listing(heads, rows, note=note)
 
 
