@@ -14,7 +14,7 @@ from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
 from assets.recorded import asset
 from assets.report_inputs import report_inputs
-from assets.results import OWNERS, markdown_table, materialised, same_columns
+from assets.results import OWNERS, materialised, same_columns
 from assets.up_to_date import Present
 from plumbline.datasets.ingestion import folder_digest
 from plumbline.datasets.registry import reader_for
@@ -24,7 +24,7 @@ from plumbline.metrics.registry import metric_table as join_cells
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
 from plumbline.provenance.explanation import thumbnail
 from plumbline.recording import note
-from plumbline.report import findings_table, render
+from plumbline.report import render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
 from plumbline.storage import Lake
@@ -99,7 +99,6 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
         generative_models=len(cells.models),
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
-        findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
         **{
             "dagster/column_lineage": same_columns(
                 table.drop("audit_id", "q", "smallest_detectable", "equivalence_q"), *CELL_TABLES, *LANGUAGE_TABLES
@@ -170,7 +169,6 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
             "path": dg.MetadataValue.path(str(workspace.report)),
             "bytes": len(page),
             "audit_id": committed.details["audit_id"],
-            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
         },
         data_version=dg.DataVersion(committed.sha256),
     )

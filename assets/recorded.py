@@ -1,4 +1,4 @@
-"""Assets that remember what they were computed from."""
+"""Assets that remember what they were computed from, and the parts that they are made of."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -6,9 +6,10 @@ from typing import Any
 
 import dagster as dg
 
+from plumbline.parts import Parts, keeping
 from plumbline.provenance.code_versions import parts_of
 from plumbline.recording import Recording, recording
-from plumbline.storage.builds import Build, write_build
+from plumbline.storage.builds import Build, read_parts, write_build, write_parts
 from resources.workspace import Workspace
 
 CODE_VERSIONS: dict[str, str] = {}
@@ -30,6 +31,8 @@ def asset(*, code_version: str, name: str | None = None, **specification: Any) -
 def recorded(compute: Callable[..., Any], **code_versions: str) -> Callable[..., Any]:
     """Let the function of an asset, or of several, keep a `Build` of each when it has ended well.
 
+    Parts that are as they were the last time are taken over, where the code is the same; see `plumbline.parts`.
+
     Parameters
     ----------
     compute : callable
@@ -39,14 +42,21 @@ def recorded(compute: Callable[..., Any], **code_versions: str) -> Callable[...,
     """
     CODE_VERSIONS.update(code_versions)
 
+    [first, *_] = code_versions
+
     @functools.wraps(compute)
     def recording_compute(*arguments: Any, **resources: Any) -> Any:
-        with recording() as reads:
-            results = compute(*arguments, **resources)
         try:
             context = dg.AssetExecutionContext.get()
         except dg.DagsterInvariantViolationError:  # called as a function: nothing is materialised
-            return results
+            return compute(*arguments, **resources)
+        lake, code = resources["workspace"].lake, code_versions[first]
+        partition = str(context.partition_key) if context.has_partition_key else ""
+        parts = Parts(read_parts(lake, first, partition, code=code))
+        with recording() as reads, keeping(parts):
+            results = compute(*arguments, **resources)
+        if parts.now and parts.now.keys() != parts.before.keys():
+            write_parts(lake, first, partition, parts.now, code=code)
         for result in [results] if isinstance(results, dg.MaterializeResult) else results:
             _keep(context, resources["workspace"], result, reads, code_versions)
         return results

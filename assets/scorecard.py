@@ -10,7 +10,9 @@ from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.digests import digest_json
 from plumbline.provenance.code_versions import code_version
+from plumbline.report import findings_table
 from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.front import verdict
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of
 from plumbline.storage.files import csv_bytes
@@ -31,6 +33,8 @@ _AUDIT = "audit"
         cells_of,
         in_columns,
         drawn,
+        findings_table,
+        verdict,
         shells=[
             __name__,
             "assets.delivery",
@@ -52,7 +56,10 @@ def scorecard(
     """
     lake = workspace.lake
     committed = lake.require("metric_table")
-    card = cells_of(lake.read_table("metric_table", manifest=committed), headline_reading(workspace))
+    table, reading = lake.read_table("metric_table", manifest=committed), headline_reading(workspace)
+    card, strongest = cells_of(table, reading), findings_table(table, reading)
+    # What every command prints at its end is found once.
+    lake.write_table("findings", strongest, details={"verdict": verdict(card, reading)})
     written = lake.write_table("scorecard", card, details={"audit_id": committed.details["audit_id"]})
     chart = drawn(card)
     pictures = {} if chart is None else {"scorecard": chart.png}
@@ -67,6 +74,7 @@ def scorecard(
         frame=card,
         **shown,
         models=card["model"].n_unique(),
+        findings=dg.MetadataValue.md(markdown_table(strongest)),
         evidence=int((card["state"] == "evidence").sum()),
         **{
             f"{kind}s": dg.MetadataValue.md(markdown_table(in_columns(card.filter(kind=kind))))

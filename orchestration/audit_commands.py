@@ -202,15 +202,10 @@ def _print_findings(workspace: Workspace) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from assets.findings import headline_reading
-    from plumbline.report import findings_table
-    from plumbline.report.front import verdict
-    from plumbline.report.scorecard import scorecard
-
-    rows, reading = workspace.lake.read_table("metric_table"), headline_reading(workspace)
-    for sentence in verdict(scorecard(rows, reading), reading):
+    kept = workspace.lake.require("findings")
+    for sentence in kept.details["verdict"]:
         console.print(safe(sentence), highlight=False)
-    findings = findings_table(rows, reading)
+    findings = workspace.lake.read_table("findings", manifest=kept)
     if findings.is_empty():
         console.print("No finding: nothing that this audit measured shows evidence of a difference.")
         return

@@ -9,6 +9,7 @@ both agree.
 from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
+from dagster import EventLogRecord
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
@@ -45,15 +46,15 @@ def report_unchanged(
     list of str
         The assets that were reported.
     """
-    reported = []
+    reported, known = [], _Known(instance)
     for asset in assets:
         build, key = read_build(lake, asset, partition or ""), dg.AssetKey(asset)
         if build is None or (asset, partition or "") in anew:
             continue
         if not any(concerns(graph, asset, partition or "", other) for other in anew):
             continue
-        inputs = _inputs(instance, graph, key, partition)
-        if inputs.items() <= _told(instance, key, partition).items():
+        inputs = _inputs(known, graph, key, partition)
+        if inputs.items() <= known.told(key, partition).items():
             continue
         tags = {
             DATA_VERSION_TAG: build.data_version,
@@ -65,15 +66,34 @@ def report_unchanged(
         instance.report_runless_asset_event(
             dg.AssetMaterialization(key, partition=partition, metadata=since, tags=tags)
         )
+        known.forget(key, partition)
         reported.append(asset)
     return reported
 
 
-def _told(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> Mapping[str, str]:
-    """Return the tags of what Dagster was last told of a result."""
-    record = instance.get_latest_data_version_record(key, False, partition)
-    told = None if record is None else record.event_log_entry.asset_materialization
-    return {} if told is None else told.tags or {}
+class _Known:
+    """What Dagster was last told of results and sources, each asked for once."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance = instance
+        self._records: dict[tuple[dg.AssetKey, str | None], EventLogRecord | None] = {}
+
+    def record(self, key: dg.AssetKey, partition: str | None, *, source: bool = False) -> EventLogRecord | None:
+        """Return the newest record that says a data version."""
+        if (key, partition) not in self._records:
+            record = self._instance.get_latest_data_version_record(key, source, partition)
+            self._records[key, partition] = record
+        return self._records[key, partition]
+
+    def told(self, key: dg.AssetKey, partition: str | None) -> Mapping[str, str]:
+        """Return the tags of what Dagster was last told of a result."""
+        record = self.record(key, partition)
+        told = None if record is None else record.event_log_entry.asset_materialization
+        return {} if told is None else told.tags or {}
+
+    def forget(self, key: dg.AssetKey, partition: str | None) -> None:
+        """Ask again for something of which Dagster was told anew."""
+        self._records.pop((key, partition), None)
 
 
 def concerns(graph: AssetGraph, asset: str, partition: str, other: tuple[str, str]) -> bool:
@@ -89,7 +109,7 @@ def _parts(graph: AssetGraph, key: dg.AssetKey, partition: str) -> dict[str, str
     return dict(zip(dimensions(graph.get(key).partitions_def), partition.split("|")))
 
 
-def _inputs(instance: dg.DagsterInstance, graph: AssetGraph, key: dg.AssetKey, partition: str | None) -> dict[str, str]:
+def _inputs(known: _Known, graph: AssetGraph, key: dg.AssetKey, partition: str | None) -> dict[str, str]:
     """Return what Dagster notes of each input: its newest data version, and the event that told it."""
     tags, parts = {}, _parts(graph, key, partition or "")
     for parent in graph.get(key).parent_keys:
@@ -98,7 +118,7 @@ def _inputs(instance: dg.DagsterInstance, graph: AssetGraph, key: dg.AssetKey, p
         if not set(names) <= parts.keys():
             continue
         of_parent = "|".join(parts[name] for name in names) or None
-        record = instance.get_latest_data_version_record(parent, node.is_external, of_parent)
+        record = known.record(parent, of_parent, source=node.is_external)
         version = None if record is None else extract_data_version_from_entry(record.event_log_entry)
         if record is not None and version is not None:
             tags[get_input_data_version_tag(parent)] = version.value

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.blocks import blocks
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
+from plumbline.metrics.cell import Cell, CellName, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.markedness import markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
@@ -455,8 +455,8 @@ def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
             attributes, perception = attribute_groups(labels), perception_of(logits, kept, labels)
             for groups in attributes:
                 if groups.attribute != COMPOSITE:
-                    yield partial(_attribute_rows, cell, perception, groups, settings)
-            yield partial(correlation_rows, cell, perception, attributes, settings)
+                    yield partial(_attribute_rows, cell.name, perception, groups, settings)
+            yield partial(correlation_rows, cell.name, perception, attributes, settings)
         elif logits.suite.family == "markedness":
             yield from markedness_parts(cell, logits, order, settings)
 
@@ -470,7 +470,7 @@ def _contrasts(groups: Groups) -> list[Contrast]:
     return [Contrast(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
 
 
-def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings) -> Iterator[Row]:
+def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, settings: MetricSettings) -> Iterator[Row]:
     labelled = groups.codes >= 0
     contrasts = _contrasts(replace(groups, codes=groups.codes[labelled]))
     if not contrasts:

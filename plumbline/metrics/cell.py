@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from plumbline.blocks import Rows, blocks, map_rows
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import run_threads
 from plumbline.datasets.filters import RowFilter
 from plumbline.errors import MetricError, StorageError
+from plumbline.parts import rows_of_parts
 from plumbline.reasons import joined, reason
 
 
@@ -171,6 +171,13 @@ class SuiteLogits:
         return map_rows(lambda block: block.argmax(axis=1), self.scores)
 
 
+class CellName(NamedTuple):
+    """What is audited: an encoder on a dataset."""
+
+    model: str
+    dataset: str
+
+
 @dataclass(frozen=True)
 class Cell:
     """One encoder on one dataset: its responses, and the labels of the images.
@@ -197,6 +204,11 @@ class Cell:
     keep: Mapping[str, NDArray[np.bool_]]
     relabelled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     images: NDArray[np.float32] | None = None
+
+    @property
+    def name(self) -> CellName:
+        """Return the encoder and the dataset."""
+        return CellName(self.model, self.dataset)
 
     def labels(self, suite: str) -> pl.DataFrame:
         """Return the records with their labels merged as the suite's filter says, if it merges any."""
@@ -298,25 +310,24 @@ def build_cell(
 # --- Columns common to all rows.
 
 
-def base_row(cell: Cell, **columns: object) -> Row:
+def base_row(cell: Cell | CellName, **columns: object) -> Row:
     """Return the columns that every plain estimate of a cell has."""
     row: Row = {"model": cell.model, "dataset": cell.dataset, "condition": "before", "statistic": "estimate"}
     return row | columns
 
 
-RowPart = Callable[[], Iterable[Row]]
-"""Computes some rows of a cell; its random draws do not depend on any other part."""
+RowPart = partial[Any]
+"""Gives some rows of a cell, computed from its arguments alone; its random draws do not depend on any other part.
+
+Its arguments are what it reads and no more, so that its rows are taken over while these are the same: the name of the
+cell, never the cell with the responses to all suites. See `plumbline.parts`.
+"""
 
 
 def compute_rows(parts: Iterable[RowPart]) -> list[Row]:
     """Return the rows of all parts, in their order; the parts run in threads."""
     # The last parts are those of the most groups and take longest: begun first, they leave no core idle at the end.
-    last_first = [partial(_listed, part) for part in parts][::-1]
-    return list(chain.from_iterable(reversed(run_threads(last_first))))
-
-
-def _listed(part: RowPart) -> list[Row]:
-    return list(part())
+    return list(chain.from_iterable(reversed(rows_of_parts(list(parts)[::-1]))))
 
 
 def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:

@@ -18,7 +18,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import TASKS, Suite
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
+from plumbline.metrics.cell import Cell, CellName, RowPart, base_row, compute_rows
 from plumbline.metrics.disparities import (
     PARITY,
     RANGE_STATISTICS,
@@ -167,20 +167,20 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 def _outcome_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     events, clusters = list(event_predictions(cell)), cluster_codes(cell.records)
     for event in events:
-        yield partial(harm_rows, cell, event, clusters, settings)
+        yield partial(harm_rows, cell.name, event, clusters, settings)
         for groups in attribute_groups(cell.labels(event.suite)):
-            yield partial(_event_rows, cell, event, groups, clusters, settings)
+            yield partial(_event_rows, cell.name, event, groups, clusters, settings)
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
     if {event.suite for event in tasks} == set(TASKS) and all(each is labels[0] for each in labels):
         for groups in attribute_groups(labels[0]):
-            yield partial(_mean_of_tasks_rows, cell, tasks, groups, clusters, settings)
+            yield partial(_mean_of_tasks_rows, cell.name, tasks, groups, clusters, settings)
 
 
 def harm_rows(
-    cell: Cell, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
+    cell: CellName, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> Iterator[Row]:
     """Give the row of the harm rate: the share of the kept images whose best match is in the event."""
     hit = event.hit[event.kept]
@@ -199,12 +199,16 @@ def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np
     return ImageOutcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
 
 
-def _common(cell: Cell, event: EventPredictions, attribute: str | None) -> Row:
+def _common(cell: CellName, event: EventPredictions, attribute: str | None) -> Row:
     return base_row(cell, suite=event.suite, suite_hash=event.suite_hash, event=event.event, attribute=attribute)
 
 
 def _event_rows(
-    cell: Cell, event: EventPredictions, groups: Groups, clusters: NDArray[np.int64] | None, settings: MetricSettings
+    cell: CellName,
+    event: EventPredictions,
+    groups: Groups,
+    clusters: NDArray[np.int64] | None,
+    settings: MetricSettings,
 ) -> Iterator[Row]:
     outcomes = event_outcomes(groups, event, clusters)
     common = _common(cell, event, groups.attribute)
@@ -239,7 +243,7 @@ def group_proportions(outcomes: ImageOutcomes, settings: MetricSettings) -> Esti
 
 
 def _mean_of_tasks_rows(
-    cell: Cell,
+    cell: CellName,
     tasks: list[EventPredictions],
     groups: Groups,
     clusters: NDArray[np.int64] | None,
@@ -333,9 +337,9 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 def _caption_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     clusters = cluster_codes(cell.records)
     for event in caption_events(cell):
-        yield partial(_overall_rows, cell, event, clusters, settings)
+        yield partial(_overall_rows, cell.name, event, clusters, settings)
         for code in range(len(event.scenes.names)):
-            yield partial(_scene_rows, cell, event, code, clusters, settings)
+            yield partial(_scene_rows, cell.name, event, code, clusters, settings)
 
 
 def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
@@ -375,7 +379,7 @@ def _caption_event(
 
 
 def _overall_rows(
-    cell: Cell, event: CaptionEvent, clusters: NDArray[np.int64] | None, settings: MetricSettings
+    cell: CellName, event: CaptionEvent, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> Iterator[Row]:
     outcomes = event.outcomes(event.groups, clusters)
     common, by_scene = (_common(cell, event.predictions, name) for name in (event.groups.attribute, "scene"))
@@ -386,7 +390,7 @@ def _overall_rows(
 
 
 def _scene_rows(
-    cell: Cell, event: CaptionEvent, code: int, clusters: NDArray[np.int64] | None, settings: MetricSettings
+    cell: CellName, event: CaptionEvent, code: int, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> Iterator[Row]:
     within = replace(event.predictions, kept=event.scenes.codes == code)
     outcomes = event_outcomes(event.groups, within, clusters)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, base_row
+from plumbline.metrics.cell import CellName, base_row
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.perception import VALENCES, Perception
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
@@ -80,7 +80,7 @@ def valence_correlation(
 
 
 def correlation_rows(
-    cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
+    cell: CellName, perception: Perception, attributes: list[Groups], settings: MetricSettings
 ) -> Iterator[Row]:
     """Give the correlation of the two poles of each dimension, over all images and within every group."""
     everyone = np.ones(len(perception.cosine), dtype=bool)

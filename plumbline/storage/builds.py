@@ -9,12 +9,13 @@ from typing import Any
 
 from upath import UPath
 
-from plumbline.digests import canonical_json
+from plumbline.digests import canonical_json, digest_bytes
 from plumbline.storage.files import commit_bytes
 from plumbline.storage.lake import BUILDS, Lake
 
 _CODE = "code"
 _UNTOLD = "untold.json"
+_PARTS = "parts.json"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,25 @@ def read_build(lake: Lake, asset: str, partition: str = "") -> Build | None:
         return Build(**json.loads((_folder(lake, asset, partition) / "build.json").read_text("utf-8")))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
+
+
+def write_parts(lake: Lake, asset: str, partition: str, parts: Mapping[str, Collection[Any]], *, code: str) -> None:
+    """Keep the parts of a result, by digest of what each was computed from; see `plumbline.parts`."""
+    rows = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+    content = f"{code} {digest_bytes(rows.encode())}\n{rows}"
+    commit_bytes(_folder(lake, asset, partition) / _PARTS, content.encode())
+
+
+def read_parts(lake: Lake, asset: str, partition: str, *, code: str) -> dict[str, list[Any]]:
+    """Return the parts of a result as they were last computed by this code; none where the file is damaged."""
+    try:
+        head, _, rows = (_folder(lake, asset, partition) / _PARTS).read_bytes().partition(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    if head.decode("utf-8", "replace") != f"{code} {digest_bytes(rows)}":
+        return {}
+    parts: dict[str, list[Any]] = json.loads(rows)
+    return parts
 
 
 def write_untold(lake: Lake, results: Collection[tuple[str, str]]) -> None:

@@ -41,7 +41,6 @@ APART = {
     "assets.progress:": "the line of progress",
     "assets.results:": "metadata of Dagster; the data version is the digest of what was stored",
     "plumbline.encoders.embedding:Embedded.counters": "how much work it was",
-    "plumbline.report.findings:findings_table": "findings among the metadata, and in the terminal",
     "resources.quality:Quality.index": "the list of the pages of Great Expectations",
     # They hold what they are given, whatever it is.
     "assets.images:stored_embeddings": "stored shards are given back as they are",

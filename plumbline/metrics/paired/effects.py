@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.metrics.disparities import Statistic, undefined_pairs
 from plumbline.metrics.family import MetricSettings
+from plumbline.parts import current_parts
 from plumbline.reasons import Reason, Reasons, empty_groups_reason, in_words, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
@@ -349,6 +350,8 @@ def paired_rows(
     task = partial(_view_rows, answers, pairs=pairs, named=named, settings=settings, names=names)
     rows = chain.from_iterable(run_threads([partial(task, view) for view in _views(comparisons)]))
     ordered = sorted(rows, key=lambda each: each[0])
+    if (parts := current_parts()) is not None:
+        parts.forget_arrays()
     return [(pair, row) for (pair, _), row in ordered]
 
 
@@ -382,7 +385,38 @@ def _view_rows(
     settings: MetricSettings,
     names: SideNames,
 ) -> list[tuple[tuple[int, int], Row]]:
-    """Return the rows of all that is compared on the same images and groups, each with its place in the table."""
+    """Return the rows of all that is compared on the same images and groups, each with its place in the table.
+
+    A comparison is a part of the table: what it gives does not depend on what else is compared with the same draws.
+    """
+    parts = current_parts()
+    if parts is None:
+        return _drawn_rows(answers, compared, pairs=pairs, named=named, settings=settings, names=names)
+    taken: dict[int, list[Row]] = {}
+    digests: dict[int, str] = {}
+    models = list(dict.fromkeys(chain.from_iterable(pairs)))
+    for place, each in compared.items():
+        scores = [answers.scores[side].get(key) for side in models for key in each.keys]
+        digests[place] = parts.key(_drawn_rows, each, scores, answers.clusters, pairs, named, settings, names)
+        if (found := parts.find(digests[place])) is not None:
+            taken[place] = found
+    lacking = {place: each for place, each in compared.items() if place not in taken}
+    drawn = _drawn_rows(answers, lacking, pairs=pairs, named=named, settings=settings, names=names) if lacking else []
+    for place in lacking:
+        parts.keep(digests[place], [{"pair": pair, "row": row} for (pair, of), row in drawn if of == place])
+    stored = [((each["pair"], place), each["row"]) for place, rows in taken.items() for each in rows]
+    return [*drawn, *cast(list[tuple[tuple[int, int], Row]], stored)]
+
+
+def _drawn_rows(
+    answers: PairedAnswers,
+    compared: Mapping[int, Comparison],
+    *,
+    pairs: Sequence[tuple[str, str]],
+    named: tuple[str, ...],
+    settings: MetricSettings,
+    names: SideNames,
+) -> list[tuple[tuple[int, int], Row]]:
     groups = next(iter(compared.values())).groups
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
     if not sizes.any():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
+from plumbline.metrics.cell import Cell, CellName, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.robustness.bias_size import BINS, harm_by_bias_size, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
@@ -104,7 +104,7 @@ def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 
 def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
-    yield partial(_intra_set_rows, cell, settings)
+    yield partial(_intra_set_rows, cell.name, cell.images, settings)
     for task in tested_tasks(cell, settings):
         yield partial(_bias_rows, task)
         yield partial(_gap_rows, task)
@@ -157,9 +157,9 @@ def _words(suite: Suite, task: str, kinds: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(f"{c.category}:{c.word}" for c in suite.candidates if c.category in categories))
 
 
-def _intra_set_rows(cell: Cell, settings: MetricSettings) -> Iterator[Row]:
-    if cell.images is not None:
-        cosine = intra_set_cosine(cell.images, confidence=settings.confidence)
+def _intra_set_rows(cell: CellName, images: NDArray[np.float32] | None, settings: MetricSettings) -> Iterator[Row]:
+    if images is not None:
+        cosine = intra_set_cosine(images, confidence=settings.confidence)
         common = base_row(cell, metric="intra_set_cosine", definition="all_pairs")
         yield common | cosine.mean.columns()
         yield common | {"statistic": "sd"} | cosine.sd.columns()
