@@ -14,8 +14,7 @@ from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.images import stored_embeddings
 from assets.partitions import cell_of
-from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
-from plumbline.catalog.suites import MIXED_SUITES, Suite
+from plumbline.catalog.suites import Suite
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
@@ -23,6 +22,7 @@ from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, build_cell
+from plumbline.metrics.family import with_lineage
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.judging import judge_mitigations
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
@@ -236,15 +236,12 @@ class StoredCell:
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this cell; `cell_id` and `audit_id` follow in `metric_table`."""
-        labeller = pl.lit(self.extended.details["labeller_sha256"])
-        known = {
-            "dataset_digest": pl.lit(self.records.details["dataset_digest"]),
-            "checkpoint_sha256": pl.lit(self.logits.details["weights_sha256"]),
-            "suite_hash": pl.col("suite_hash"),
-            "labeller_sha256": pl.when(pl.col("suite").is_in(MIXED_SUITES)).then(labeller),
-        }
-        filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
-        return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+        return with_lineage(
+            frame,
+            dataset_digest=self.records.details["dataset_digest"],
+            checkpoint_sha256=self.logits.details["weights_sha256"],
+            labeller_sha256=self.extended.details["labeller_sha256"],
+        )
 
 
 def passed_cell(context: dg.AssetExecutionContext, workspace: Workspace) -> StoredCell:

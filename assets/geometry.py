@@ -11,28 +11,24 @@ from assets.metrics import metric_settings
 from assets.partitions import ENCODERS
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
-from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
+from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
+from plumbline.metrics.family import with_lineage
 from plumbline.metrics.text_space import (
     GEOMETRY_SCHEMA,
-    bare_word_rows,
-    geometry_rows,
+    TEXT_SPACE_SUITES,
     geometry_words,
     prompt_embeddings,
+    text_space_rows,
 )
 from plumbline.provenance.code_versions import code_version
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
 _VERSION = code_version(
-    geometry_rows,
-    bare_word_rows,
-    geometry_words,
-    prompt_embeddings,
-    shells=[__name__, "assets.embeddings", "assets.metrics"],
+    text_space_rows, geometry_words, prompt_embeddings, shells=[__name__, "assets.embeddings", "assets.metrics"]
 )
-_SUITES = ("perception", "perception_words")
 WORDS = "valence_geometry_words"
 NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
 
@@ -55,19 +51,13 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     lake, encoder = workspace.lake, context.partition_key
     prompts = StoredPrompts.find(workspace, encoder)
     stored = prompts.stored
-    settings, suite, bare = metric_settings(workspace), load_suite("perception"), load_suite("perception_words")
-    identity = _identity(workspace, prompts)
+    settings, suites = metric_settings(workspace), [load_suite(name) for name in TEXT_SPACE_SUITES]
+    identity, reason = _identity(workspace, prompts), None
     if prompts.digests:
-        embedded = prompt_embeddings(suite, dict(zip(suite.texts, prompts.read(suite.texts))))
-        bare_words = prompt_embeddings(bare, dict(zip(bare.texts, prompts.read(bare.texts))))
-        both = pl.concat(
-            [
-                geometry_rows(encoder, suite, embedded, settings=settings),
-                bare_word_rows(encoder, bare, bare_words, settings=settings),
-            ]
-        )
-        rows = _with_lineage(both, stored, identity)
-        words, reason = geometry_words(encoder, suite, embedded, settings=settings), None
+        texts = [text for suite in suites for text in suite.texts]
+        embedded = dict(zip(texts, prompts.read(texts)))
+        rows = _with_lineage(text_space_rows(encoder, suites, embedded, settings=settings), stored, identity)
+        words = geometry_words(encoder, suites[0], prompt_embeddings(suites[0], embedded), settings=settings)
     else:
         rows, words, reason = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA), NO_TEXT_SPACE
     details = {"geometry_id": identity, "reason": reason}
@@ -108,13 +98,11 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
 
 
 def _identity(workspace: Workspace, prompts: StoredPrompts) -> str:
-    confidence, suites = metric_settings(workspace).confidence, [load_suite(name) for name in _SUITES]
+    confidence, suites = metric_settings(workspace).confidence, [load_suite(name) for name in TEXT_SPACE_SUITES]
     embedded = [prompts.about_model, *(prompts.digests_of(suite.texts) for suite in suites)]
     return digest_json([prompts.stored.partition, embedded, *(suite.hash for suite in suites), confidence, _VERSION])
 
 
 def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:
     """Fill what is known of a text space: the checkpoint, and as `cell_id` what the numbers were computed from."""
-    checkpoint = stored.details["weights_sha256"]
-    filled = rows.with_columns(cell_id=pl.lit(identity), checkpoint_sha256=pl.lit(checkpoint))
-    return filled.select(list(polars_schema())).cast(polars_schema())
+    return with_lineage(rows, cell_id=identity, checkpoint_sha256=stored.details["weights_sha256"])

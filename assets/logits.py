@@ -19,6 +19,7 @@ from plumbline.digests import digest_bytes, digest_json
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError
+from plumbline.metrics.cell import text_products, texts_of
 from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
@@ -56,10 +57,7 @@ def probe_logits(
     family = FAMILIES[texts.details["family"]]
     suites = cell_suites(workspace, dataset, model, family=family)
     require_suites(family, suites)
-    suite_of: dict[str, str] = {}
-    for suite in suites:
-        for text in suite.texts:
-            suite_of.setdefault(text, suite.id)
+    suite_of = texts_of(suites)
     wanted, of_suite = list(suite_of), None
     surplus = {}
     if family.logit == "stored":
@@ -70,8 +68,8 @@ def probe_logits(
         arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
         origin = digest_json([scored.suites[suite.id].shards for suite in suites])
     else:
-        arrays, work = _products(stored_embeddings(workspace, images), prompts, suite_of), {"forward_passes": 0}
-        origin = images.details["images"]
+        arrays = text_products(stored_embeddings(workspace, images), prompts.read(wanted), list(suite_of.values()))
+        work, origin = {"forward_passes": 0}, images.details["images"]
     column = {text: i for i, text in enumerate(wanted)}
     columns = of_suite or {suite.id: [column[text] for text in suite.texts] for suite in suites}
     details = {
@@ -103,16 +101,6 @@ def _require_together(model: str, images: Committed, texts: Committed) -> None:
             expected="one checkpoint, run in one way",
             hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
         )
-
-
-def _products(image: NDArray[np.float32], prompts: StoredPrompts, suite_of: dict[str, str]) -> Arrays:
-    """Multiply images with texts, suite by suite: the last bits of a product depend on how many columns it has."""
-    text = prompts.read(list(suite_of))
-    raw = np.empty((len(image), len(text)), dtype=np.float32)
-    suites = np.array(list(suite_of.values()))
-    for suite in dict.fromkeys(suite_of.values()):
-        raw[:, suites == suite] = image @ text[suites == suite].T
-    return {"raw": raw, "image_norm": np.linalg.norm(image, axis=1), "text_norm": np.linalg.norm(text, axis=1)}
 
 
 def _predicted(

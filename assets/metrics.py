@@ -11,7 +11,7 @@ from assets.pictures import draw_pictures
 from assets.recorded import asset
 from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
-from plumbline.metrics.family import ImageFamily, MetricSettings
+from plumbline.metrics.family import ImageFamily, MetricSettings, family_rows
 from plumbline.metrics.registry import FAMILIES
 from resources.workspace import Workspace
 
@@ -40,7 +40,7 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())
         if suites := stored.suites_of(family.needs):
-            frame = family.compute(stored.read(suites=suites), settings=metric_settings(workspace))
+            frame = family_rows(family, stored.read(suites=suites), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)
         committed = workspace.lake.write_table(family.name, frame, partition=stored.partition)

@@ -46,7 +46,7 @@ class DualTowers(TransformersEncoder):
         model_type = str(read_configuration(files.folder / TRANSFORMERS_CONFIG).get("model_type"))
         self.model_class, self.processor_class = self._own_classes(files.folder, model_type)
         super().__init__(files, placement)
-        self.logit_scale, self.logit_bias = _scale_and_bias(self._model, files.folder)
+        self.logit_scale, self.logit_bias = scale_and_bias(self._model, files.folder)
         self.width = int(self.embed_texts(["a photo"]).shape[1])
         towers = [getattr(self._model, name) for name in _TOWERS if hasattr(self._model, name)]
         self._compile(getattr(tower, "encoder", tower) for tower in towers)
@@ -54,12 +54,12 @@ class DualTowers(TransformersEncoder):
     def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
         """Return (b, d) projected image embeddings, float32, not normalised."""
         with self._forward():
-            return as_rows(_vectors(self._model.get_image_features(**self._image_inputs(batch))))
+            return as_rows(vectors(self._model.get_image_features(**self._image_inputs(batch))))
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) projected text embeddings, float32, not normalised."""
         with self._forward():
-            return as_rows(_vectors(self._model.get_text_features(**self._tokens(texts))))
+            return as_rows(vectors(self._model.get_text_features(**self._tokens(texts))))
 
     def _own_classes(self, folder: Path, model_type: str) -> tuple[str, str]:
         """Return the names of the classes of model and processor.
@@ -111,19 +111,19 @@ class PromptedTowers(DualTowers):
         tokens["input_ids"] = with_placeholders(tokens["input_ids"], count)
         tokens["attention_mask"] = torch.cat([mask[:, :1].expand(-1, count), mask], dim=1)[:, : mask.shape[1]]
         with self._forward(gradients=True), replaced_embeddings(self._token_layer(), learned):
-            return _vectors(self._model.get_text_features(**tokens)).float()
+            return vectors(self._model.get_text_features(**tokens)).float()
 
     def _token_layer(self) -> Any:
         return self._model.text_model.get_input_embeddings()
 
 
-def _vectors(features: Any) -> torch.Tensor:
+def vectors(features: Any) -> torch.Tensor:
     """Return (b, d) of what a model's method gives; FLAVA's projects every token, of which the first is compared."""
     pooled: torch.Tensor = getattr(features, "pooler_output", features)
     return pooled[:, 0] if pooled.ndim == 3 else pooled
 
 
-def _scale_and_bias(model: Any, folder: Path) -> tuple[float, float]:
+def scale_and_bias(model: Any, where: Path | str) -> tuple[float, float]:
     """Return what a model multiplies a cosine by, and what it adds."""
     bias = float(model.logit_bias.item()) if hasattr(model, "logit_bias") else 0.0
     if hasattr(model, "logit_scale"):
@@ -132,7 +132,7 @@ def _scale_and_bias(model: Any, folder: Path) -> tuple[float, float]:
         return 1 / float(model.temperature.item()), bias
     raise CheckpointError(
         "this model has no scale of its own from cosine to logit",
-        where=folder,
+        where=where,
         found=type(model).__name__,
         expected="a weight logit_scale or temperature",
     )

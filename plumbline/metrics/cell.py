@@ -220,6 +220,39 @@ class Cell:
         return np.ones(self.records.height, dtype=bool) if mask is None else mask
 
 
+def texts_of(suites: Iterable[Suite]) -> dict[str, str]:
+    """Return every text of some suites -> the first suite that has it: what is embedded for a cell, in this order."""
+    first: dict[str, str] = {}
+    for suite in suites:
+        for text in suite.texts:
+            first.setdefault(text, suite.id)
+    return first
+
+
+def text_products(
+    images: NDArray[np.float32], texts: NDArray[np.float32], suite_of: Sequence[str]
+) -> dict[str, NDArray[np.float32]]:
+    """Multiply images with texts, suite by suite: the last bits of a product depend on how many columns it has.
+
+    Parameters
+    ----------
+    images, texts : (n, d), (t, d) float32
+        Embeddings, not normalised.
+    suite_of : sequence of str, length t
+        The suite of each text, see `texts_of`.
+
+    Returns
+    -------
+    dict
+        `raw` (n, t), `image_norm` (n,) and `text_norm` (t,), as `build_cell` takes them.
+    """
+    raw = np.empty((len(images), len(texts)), dtype=np.float32)
+    suites = np.array(suite_of)
+    for suite in dict.fromkeys(suite_of):
+        raw[:, suites == suite] = images @ texts[suites == suite].T
+    return {"raw": raw, "image_norm": np.linalg.norm(images, axis=1), "text_norm": np.linalg.norm(texts, axis=1)}
+
+
 def build_cell(
     *,
     model: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
@@ -13,7 +13,8 @@ from pydantic import ConfigDict, RootModel, Strict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from plumbline.catalog.files import checked_yaml, entry
-from plumbline.catalog.schema import Schema
+from plumbline.catalog.schema import LINEAGE_COLUMNS, Schema, polars_schema
+from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import Cell
 from plumbline.reasons import MIN_GROUP
@@ -211,6 +212,32 @@ class Family(Generic[CellT, SettingsT, ResultT]):
 
 ImageFamily = Family[Cell, MetricSettings, pl.DataFrame]
 """A family of metrics of images: of one encoder on one dataset."""
+
+
+def family_rows(family: ImageFamily, cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the rows of one family of one cell, of the suites that it reads; none where the cell has no such suite."""
+    read = {name: logits for name, logits in cell.logits.items() if logits.suite.family in family.needs}
+    if not read:
+        return pl.DataFrame(schema=polars_schema())
+    return family.compute(replace(cell, logits=read), settings=settings)
+
+
+def with_lineage(frame: pl.DataFrame, **known: str | None) -> pl.DataFrame:
+    """Fill the lineage columns of metric rows that have their suite's hash already.
+
+    Parameters
+    ----------
+    known : str or None
+        By column: `dataset_digest, checkpoint_sha256, cell_id`, and `labeller_sha256`, which only rows that depend on
+        automatic labels get.
+    """
+    of_labels = pl.when(pl.col("suite").is_in(MIXED_SUITES))
+    columns = {name: pl.lit(value, dtype=pl.String) for name, value in known.items()}
+    if "labeller_sha256" in columns:
+        columns["labeller_sha256"] = of_labels.then(columns["labeller_sha256"])
+    lacking = {name: pl.lit(None, dtype=pl.String) for name in LINEAGE_COLUMNS if name != "suite_hash"}
+    return frame.with_columns(**(lacking | columns)).select(list(polars_schema())).cast(polars_schema())  # type: ignore[arg-type]
+
 
 FamilyT = TypeVar("FamilyT", bound=Family[Any, Any, Any])
 

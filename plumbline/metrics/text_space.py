@@ -6,7 +6,7 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -319,6 +319,25 @@ def prompt_embeddings(suite: Suite, embedded: Mapping[str, NDArray[np.float32]])
     return np.array([[embedded[prompt] for prompt in row] for row in wanted])
 
 
+def text_space_rows(
+    model: str, suites: Iterable[Suite], embedded: Mapping[str, NDArray[np.float32]], *, settings: MetricSettings
+) -> pl.DataFrame:
+    """Return the metric rows of a text space: of words in prompts, and of words alone.
+
+    Parameters
+    ----------
+    suites : iterable of Suite
+        `perception` and `perception_words`, or one of them; others have no such rows.
+    embedded : mapping of str to (d,) float32
+        Prompt to its embedding.
+    """
+    frames = [metric_frame([])]
+    for suite in suites:
+        if suite.id in _ROWS_OF:
+            frames.append(_ROWS_OF[suite.id](model, suite, prompt_embeddings(suite, embedded), settings=settings))
+    return pl.concat(frames)
+
+
 def bare_word_rows(
     model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
 ) -> pl.DataFrame:
@@ -372,6 +391,11 @@ def geometry_rows(
         named = {"metric": "text_axis_share", "definition": "pca", "k": axis, "reason": constant}
         rows.append(named | {"value": share, "n": len(mean.cosines)})
     return metric_frame([common | row for row in rows])
+
+
+_ROWS_OF = {"perception": geometry_rows, "perception_words": bare_word_rows}
+TEXT_SPACE_SUITES = tuple(_ROWS_OF)
+"""The suites that a text space is measured by."""
 
 
 def geometry_words(

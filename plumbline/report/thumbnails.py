@@ -7,12 +7,23 @@ from collections.abc import Sequence
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
+from plumbline.report.charts.chart import Chart
 from plumbline.report.reading import Reading
 from plumbline.report.rows import checked, in_order
 
 _CHARTS = {name: draw for chapter in CHAPTERS for name, draw in chapter.pictures.items()}
 NAMES = tuple(_CHARTS)
 """Of all chapters; with the rows of one model alone they show a cell."""
+
+
+def charts(
+    metric_table: pl.DataFrame, dataset: str, reading: Reading | None = None, *, names: Sequence[str] = NAMES
+) -> dict[str, Chart]:
+    """Return each main chart that a metric table has rows for, by name; see `thumbnails`."""
+    table, reading = checked(metric_table), reading or Reading()
+    models = tuple(in_order(table["model"], ()))
+    drawn = {name: _CHARTS[name](table, reading, models, dataset) for name in names}
+    return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
 def thumbnails(
@@ -41,9 +52,5 @@ def thumbnails(
     dict of str to bytes
         By name, in the order of `names`.
     """
-    table, reading = checked(metric_table), reading or Reading()
-    if model is not None:
-        table = table.filter(pl.col("model") == model)
-    models = tuple(in_order(table["model"], ()))
-    charts = {name: _CHARTS[name](table, reading, models, dataset) for name in names}
-    return {name: chart.png for name, chart in charts.items() if chart is not None}
+    table = metric_table if model is None else checked(metric_table).filter(pl.col("model") == model)
+    return {name: chart.png for name, chart in charts(table, dataset, reading, names=names).items()}

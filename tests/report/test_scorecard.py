@@ -180,9 +180,11 @@ def test_the_picture_has_every_cell_with_its_state_and_a_tip():
     assert shown == [("a", "+150%", "evidence"), ("b", "+150%", "none")]
     assert [one["text"] for one in speakers["data"]["values"]] == ["0.20"]
     assert all("fairface" in one["tip"] for one in encoders["data"]["values"])
-    marked = [layer["transform"][0]["filter"]["equal"] for layer in encoders["layer"] if "transform" in layer]
+    points = [layer for layer in encoders["layer"] if layer["mark"]["type"] == "point"]
+    marked = [layer["transform"][0]["filter"]["equal"] for layer in points]
     assert {"evidence", "none", "too_weak", "evidence_of_none"} == set(marked)
     assert chart.png.startswith(b"\x89PNG") and len(chart.png) <= 30_000
+    assert chart.figure.to_dict(), "valid, as a notebook asks"
 
 
 def test_of_very_many_models_the_worst_are_drawn_and_the_others_counted():

@@ -22,6 +22,7 @@ MARKS: dict[str, tuple[tuple[str, str], ...]] = {
     "too_weak": ((_CROSS, INK),),
 }
 """State -> the shapes and fills that show it, one on the other."""
+_EVIDENT = {"field": "state", "equal": "evidence"}
 _WORDS = {"evidence": "filled", "none": "hollow", "evidence_of_none": "hollow with a bar", "too_weak": "a cross"}
 
 
@@ -83,23 +84,22 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
         for state, shapes in MARKS.items()
         for shape, fill in shapes
     ]  # fmt: skip
-    strong = {"test": {"field": "state", "equal": "evidence"}, "value": "bold"}
-    words = {
-        "mark": {"type": "text", "align": "left", "dx": 16 - CELL_WIDTH / 2, "color": INK},
-        "encoding": {
-            "x": x,
-            "y": y,
-            "text": {"field": "text", "type": "nominal"},
-            "fontWeight": {"condition": strong, "value": "normal"},
-            "tooltip": tip,
-        },
-    }
+    words = [
+        {
+            "transform": [{"filter": chosen}],
+            "mark": {
+                "type": "text", "align": "left", "dx": 16 - CELL_WIDTH / 2, "color": INK, "fontWeight": weight,
+            },
+            "encoding": {"x": x, "y": y, "text": {"field": "text", "type": "nominal"}, "tooltip": tip},
+        }
+        for weight, chosen in (("bold", _EVIDENT), ("normal", {"not": _EVIDENT}))
+    ]  # fmt: skip
     return {
         "data": {"values": values},
         "width": CELL_WIDTH * len(questions),
         "height": CELL_HEIGHT * len(models),
         "title": {"text": [f"{_TITLES[kind]}{f'; {left} more are not drawn' if left else ''}"], "color": SOFT},
-        "layer": [*marks, words],
+        "layer": [*marks, *words],
     }
 
 

@@ -1,0 +1,1 @@
+"""Audits in memory: of a model or of vectors that a program holds, without a file, a store or a pipeline."""

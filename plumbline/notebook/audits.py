@@ -1,0 +1,357 @@
+"""One audit in memory: of a model and images, or of vectors. The same functions as the pipeline's, asset by asset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.catalog.schema import QUARANTINE_SCHEMA
+from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names
+from plumbline.datasets.filters import row_filter
+from plumbline.datasets.ingestion import dataset_digest
+from plumbline.digests import digest_bytes, digest_json
+from plumbline.errors import ConfigError, EncodingError
+from plumbline.metrics.cell import Cell, build_cell, text_products, texts_of
+from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
+from plumbline.metrics.inputs import as_seed
+from plumbline.metrics.registry import FAMILIES, metric_table
+from plumbline.metrics.text_space import TEXT_SPACE_SUITES, text_space_rows
+from plumbline.notebook.labels import records_of
+from plumbline.notebook.models import Logit, as_vectors, embed_pictures, embedder_of
+from plumbline.notebook.results import Audit
+from plumbline.version import __version__
+
+Texts = Mapping[str, Any] | Callable[[Sequence[str]], Any] | Any
+"""Vectors of texts: by text, by a function of texts, or (t, d) in the order of `plumbline.prompts`."""
+
+
+def audit(
+    model: Any,
+    preprocess: Any = None,
+    tokenizer: Any = None,
+    *,
+    images: Sequence[Any],
+    labels: Any = None,
+    suites: Sequence[str | Suite] | None = None,
+    batch: int = 64,
+    name: str = "model",
+    **options: Any,
+) -> Audit:
+    """Audit a model that this program holds; nothing is written, and the model is afterwards in the mode it was in.
+
+    Parameters
+    ----------
+    model : module, or a pair of callables
+        A model of open_clip, a dual encoder of transformers, or `(embed_images, embed_texts)`: a sequence of PIL
+        images to (b, d), a sequence of texts to (t, d). It runs where it is, in its own number type.
+    preprocess, tokenizer : callable, optional
+        open_clip: its transform of one image, and its tokenizer. transformers: the processor.
+    images : sequence of n paths or PIL images
+    labels : table of n rows, optional
+        See `audit_features`.
+    suites : sequence of str or Suite, optional
+        What is asked; by default all suites that the labels can answer.
+    batch : int
+        Images embedded at once.
+    name : str
+        What the model is called; random draws are named after it.
+    **options
+        Those of `audit_features`.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    EncodingError
+        If the model is none of these, or gives a vector that is not finite.
+    ImageRejected
+        If a file is no image that can be read.
+    DatasetError, ConfigError
+        As `audit_features`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> import plumbline
+    >>> faces = [Image.fromarray(np.full((8, 8, 3), grey, np.uint8)) for grey in range(10, 250, 4)]
+    >>> def embed_images(pictures):
+    ...     return [[picture.getpixel((0, 0))[0], 128.0] for picture in pictures]
+    >>> def embed_texts(texts):
+    ...     return [[len(text), 40.0] for text in texts]
+    >>> found = plumbline.audit(
+    ...     (embed_images, embed_texts), images=faces, labels={"gender": ["woman", "man"] * 30}, suites=["crime"]
+    ... )
+    >>> found.table.filter(metric="harm_rate")["n"].to_list()
+    [60, 60]
+    """
+    embedder = embedder_of(model, preprocess, tokenizer)
+    pictures = embed_pictures(embedder, images, batch=batch)
+    held = {"logit": embedder.logit, "logit_scale": embedder.logit_scale, "image_ids": pictures.ids}
+    return audit_features(
+        pictures.vectors, text_features=embedder.texts, labels=labels, suites=suites, name=name, **held | options
+    )
+
+
+def audit_features(
+    image_features: Any,
+    *,
+    text_features: Texts,
+    labels: Any = None,
+    suites: Sequence[str | Suite] | None = None,
+    classes: str | None = None,
+    wording: str = "released",
+    name: str = "model",
+    dataset: str = "images",
+    image_ids: Sequence[str] | None = None,
+    filters: Mapping[str, str] | None = None,
+    logit: Logit = "dot",
+    logit_scale: float | None = None,
+    seed: int | np.random.Generator = MetricSettings.seed,
+    margins: Mapping[str, float] | None = None,
+    **statistics: Any,
+) -> Audit:
+    """Audit vectors that are there already, with the numbers that the pipeline computes of them.
+
+    Parameters
+    ----------
+    image_features : (n, d) float
+        Tensor, array, frame or lists; of any norm.
+    text_features : (t, d) float, mapping of text to (d,), or callable
+        In the order of `plumbline.prompts(suites, ...)`; by text; or a function of texts, which is asked once.
+    labels : table of n rows, optional
+        A polars or pandas frame, a mapping of column to values or a sequence of mappings, with columns such as
+        `gender`, `race`, `age_group`, and `image_id` where there is one. A missing label leaves its image out of that
+        attribute alone. Without labels the images are a control: their spread and rates over all of them are computed.
+    suites : sequence of str or Suite, optional
+        By default every suite that the labels can answer.
+    classes : str, optional
+        The label set of the Trident suites that a column holds, such as `fairface`; by default the one whose labels
+        are those of its column.
+    wording : str
+        Of the Trident prompts.
+    name, dataset : str
+        What model and images are called in the table; random draws are named after them.
+    image_ids : sequence of str, optional
+        By default the digest of each vector. Draws follow the ids, so that the order of the images changes no number.
+    filters : mapping of str to str, optional
+        Suite -> a named row filter of the published studies.
+    logit : {"dot", "scaled_cosine"}
+        What the Trident suites compare: products of the vectors, as for CLIP, or cosines times `logit_scale`.
+    logit_scale : float, optional
+        The model's own factor from cosine to logit; the suite `templates` needs it.
+    seed : int or Generator
+        Equal seeds give equal numbers.
+    margins : mapping of str to float, optional
+        Metric -> the largest difference that does not matter.
+    **statistics
+        Other fields of `plumbline.metrics.MetricSettings`: `resamples`, `permutations`, `confidence`, `min_group`,
+        `label_margin`, `label_error`, `skew_k`.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    EncodingError
+        If vectors are not finite, do not fit each other, or one of a text is missing.
+    DatasetError
+        If the labels are no table of n rows with a column that people are compared by.
+    ConfigError
+        If a suite, label set, filter or setting does not exist, or a suite cannot be answered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import plumbline
+    >>> rng = np.random.default_rng(0)
+    >>> labels = {"gender": rng.choice(["woman", "man"], 400)}
+    >>> texts = plumbline.prompts(["crime"])
+    >>> audit = plumbline.audit_features(
+    ...     rng.normal(size=(400, 16)), text_features=rng.normal(size=(len(texts), 16)), labels=labels,
+    ...     suites=["crime"], resamples=200, permutations=200,
+    ... )
+    >>> audit.table.filter(metric="max_skew", definition="mean_over_pairs").select("event", "n").rows()
+    [('crime', 400)]
+    """
+    settings = _settings(seed, statistics)
+    images = as_vectors(image_features, where="image_features")
+    ids = image_ids or [digest_bytes(row.tobytes()) for row in images]
+    records = records_of(labels, ids, dataset=dataset)
+    asked = asked_suites(suites, records, classes=classes, wording=wording)
+    if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked)):
+        raise ConfigError(
+            "these suites need the model's own factor from cosine to logit",
+            where="logit_scale",
+            found="None",
+            expected="such as 100.0, or float(model.logit_scale.exp())",
+        )
+    embedded = _embedded(text_features, asked, width=images.shape[1])
+    owners = texts_of(asked)
+    vectors = np.stack([embedded[text] for text in owners]) if owners else np.zeros((0, images.shape[1]), np.float32)
+    cell = build_cell(
+        model=name,
+        dataset=dataset,
+        records=records,
+        arrays=text_products(images, vectors, list(owners.values())),
+        texts=list(owners),
+        suites=asked,
+        filters={suite: row_filter(chosen) for suite, chosen in (filters or {}).items()},
+        shared_space=True,
+        scaled=logit == "scaled_cosine",
+        logit_scale=logit_scale or 1.0,
+        images=images if labels is None else None,
+    )
+    return Audit(_table(cell, embedded, settings, margins or {}), settings, cell)
+
+
+def _table(
+    cell: Cell, embedded: Mapping[str, NDArray[np.float32]], settings: MetricSettings, margins: Mapping[str, float]
+) -> pl.DataFrame:
+    """Return the metric table of one cell and of its text space."""
+    digest = dataset_digest(cell.records, pl.DataFrame(schema=QUARANTINE_SCHEMA))
+    vectors = digest_json([[text, digest_bytes(vector.tobytes())] for text, vector in embedded.items()])
+    hashes = [[name, logits.suite.hash, cell.rows(name).sum().item()] for name, logits in cell.logits.items()]
+    identity = digest_json([__version__, cell.model, digest, vectors, hashes, vars(settings)])
+    space = [load_suite(name) for name in TEXT_SPACE_SUITES]
+    known = [suite for suite in space if all(text in embedded for text in suite.texts)]
+    frames = [family_rows(family, cell, settings=settings) for family in FAMILIES.values()]
+    lineage = [with_lineage(frame, cell_id=identity, dataset_digest=digest) for frame in frames]
+    lineage.append(with_lineage(text_space_rows(cell.model, known, embedded, settings=settings), cell_id=identity))
+    return metric_table(
+        lineage,
+        audit_id=digest_json([identity, dict(margins)]),
+        confidence=settings.confidence,
+        margins=margins,
+        permutations=settings.permutations,
+    )
+
+
+def _settings(seed: int | np.random.Generator, statistics: Mapping[str, Any]) -> MetricSettings:
+    known = [name for name in MetricSettings.__dataclass_fields__ if name != "seed"]
+    if unknown := sorted(set(statistics) - set(known)):
+        raise ConfigError("there is no such option", found=", ".join(unknown), expected=", ".join(known))
+    return MetricSettings(seed=as_seed(seed), **statistics)
+
+
+# --- What is asked.
+
+
+def prompts(suites: Sequence[str | Suite], *, classes: str | None = None, wording: str = "released") -> tuple[str, ...]:
+    """Return every text of some suites once, in the order in which `audit_features` takes an array of their vectors.
+
+    Parameters
+    ----------
+    suites : sequence of str or Suite
+    classes, wording : str
+        Of the Trident suites.
+
+    Raises
+    ------
+    ConfigError
+        If a suite or label set does not exist.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> texts = plumbline.prompts(["crime"])
+    >>> texts[0], len(texts)
+    ('a photo of a white man', 21)
+    """
+    return tuple(texts_of(_built(suite, classes, wording) for suite in suites))
+
+
+def asked_suites(
+    suites: Sequence[str | Suite] | None, records: pl.DataFrame, *, classes: str | None, wording: str
+) -> list[Suite]:
+    """Return the suites that are asked of some records; those that are not named are left out where they cannot be."""
+    named = suites is not None
+    wanted: Sequence[str | Suite] = suites if suites is not None else _by_default()
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    asked = []
+    for suite in wanted:
+        which = suite if isinstance(suite, str) else suite.id
+        if which in TRIDENT_SUITES and isinstance(suite, str):
+            labels = classes or _label_set(records, named)
+            lacks_gender = which == "trident_composite" and not records["auto_gender"].count()
+            if not named and (labels is None or lacks_gender):
+                continue
+            asked.append(_built(suite, labels, wording))
+        elif which in SCENE_SUITES and not named and not records["scene"].count():
+            continue
+        else:
+            asked.append(_built(suite, None, wording))
+    return asked
+
+
+def _by_default() -> list[str]:
+    left_out = {"gender_labels", *VARIANT_OF}
+    return [name for name in suite_names() if name not in left_out]
+
+
+def _built(suite: str | Suite, classes: str | None, wording: str) -> Suite:
+    if isinstance(suite, Suite):
+        return suite
+    of_labels = {"classes": classes, "wording": wording} if suite in TRIDENT_SUITES else {}
+    return load_suite(suite, **of_labels)  # type: ignore[arg-type]
+
+
+def _label_set(records: pl.DataFrame, needed: bool) -> str | None:
+    """Return the label set that a column of the records holds, every label of it and none beside."""
+    from plumbline.catalog.suites import trident_class_sets
+
+    sets = {name: load_suite("trident", classes=name) for name in trident_class_sets()}
+    held = [
+        name
+        for name, suite in sets.items()
+        if suite.attribute in records.columns
+        and set(records[suite.attribute].drop_nulls().unique()) == set(suite.class_labels)
+    ]
+    if held or not needed:
+        return held[0] if held else None
+    raise ConfigError(
+        "the Trident suites need a label set, and no column of the labels holds one",
+        where="classes",
+        found="labels that are those of none",
+        expected="; ".join(f"{name}: {each.attribute} {', '.join(each.class_labels)}" for name, each in sets.items()),
+        hint="name the set that a column holds with `classes`; labels of no class are then left out",
+    )
+
+
+def _embedded(given: Texts, suites: Sequence[Suite], *, width: int) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors of the texts of some suites, and of the bare words of a text space where they are there."""
+    texts = list(texts_of(suites))
+    further = [text for text in load_suite("perception_words").texts if text not in texts]
+    measured = any(suite.id in TEXT_SPACE_SUITES for suite in suites)
+    if callable(given):
+        wanted = [*texts, *further] if measured else texts
+        vectors = as_vectors(given(wanted), where="text_features", rows=len(wanted)) if wanted else np.zeros((0, width))
+    elif isinstance(given, Mapping):
+        if lacking := [text for text in texts if text not in given]:
+            raise EncodingError(
+                f"{len(lacking)} of {len(texts)} texts have no vector",
+                where="text_features",
+                found=f"nothing for `{lacking[0]}`",
+                expected="a vector for every text of `plumbline.prompts`",
+            )
+        wanted = [*texts, *(text for text in further if measured and text in given)]
+        vectors = as_vectors([np.asarray(given[text]) for text in wanted], where="text_features", rows=len(wanted))
+    else:
+        wanted = texts
+        vectors = as_vectors(given, where="text_features", rows=len(texts))
+    if vectors.shape[1] != width:
+        raise EncodingError(
+            "vectors of images and of texts must be of one space",
+            where="text_features",
+            found=f"{vectors.shape[1]} numbers a text, {width} an image",
+            expected=f"{width}",
+        )
+    return dict(zip(wanted, vectors))

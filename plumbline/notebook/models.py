@@ -1,0 +1,238 @@
+"""A model that a program holds, as two functions: images to vectors, and texts to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.digests import digest_bytes
+from plumbline.errors import EncodingError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Logit = Literal["dot", "scaled_cosine"]
+"""How the logit of an image and a text is taken: the product of their vectors, or their cosine times a scale."""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """Two functions that embed into one space, and how logits follow.
+
+    Attributes
+    ----------
+    images : callable
+        Sequence of b RGB images to (b, d).
+    texts : callable
+        Sequence of t texts to (t, d).
+    logit_scale : float or None
+        The model's own factor from cosine to logit; None where it is not known.
+    """
+
+    images: Callable[[Sequence[Image]], Any]
+    texts: Callable[[Sequence[str]], Any]
+    logit: Logit = "dot"
+    logit_scale: float | None = None
+
+
+def embedder_of(model: Any, preprocess: Any = None, tokenizer: Any = None) -> Embedder:
+    """Return what embeds images and texts.
+
+    Parameters
+    ----------
+    model : module, or a pair of callables
+        A model of open_clip (`encode_image`, `encode_text`) or of transformers (`get_image_features`,
+        `get_text_features`); or `(embed_images, embed_texts)`: sequence of PIL images to (b, d), of texts to (t, d).
+    preprocess : callable, optional
+        open_clip: one image to a tensor. transformers: the processor, or the image processor.
+    tokenizer : callable, optional
+        open_clip: texts to token ids. transformers: the tokenizer, where `preprocess` does not hold it.
+
+    Raises
+    ------
+    EncodingError
+        If the model is none of these, or a part is missing.
+    """
+    if isinstance(model, tuple | list) and len(model) == 2 and all(map(callable, model)):
+        return Embedder(*model)
+    if hasattr(model, "encode_image") and hasattr(model, "encode_text"):
+        return _of_open_clip(model, _needed(preprocess, "preprocess"), _needed(tokenizer, "tokenizer"))
+    if hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
+        tokenizer = tokenizer or getattr(preprocess, "tokenizer", None)
+        return _of_transformers(model, _needed(preprocess, "preprocess"), _needed(tokenizer, "tokenizer"))
+    raise EncodingError(
+        "this is no model that embeds images and texts",
+        where="model",
+        found=type(model).__name__,
+        expected="a model of open_clip or a dual encoder of transformers, or a pair (embed_images, embed_texts)",
+    )
+
+
+def _needed(part: Any, name: str) -> Any:
+    if part is None:
+        raise EncodingError(
+            f"the model needs its {name}",
+            where=name,
+            found="None",
+            expected="what open_clip.create_model_and_transforms and get_tokenizer give, or transformers' processor",
+        )
+    return part
+
+
+def _of_open_clip(model: Any, preprocess: Any, tokenizer: Any) -> Embedder:
+    import torch
+
+    device = next(model.parameters()).device
+
+    def images(batch: Sequence[Image]) -> Any:
+        return model.encode_image(torch.stack([preprocess(image) for image in batch]).to(device))
+
+    def texts(batch: Sequence[str]) -> Any:
+        return model.encode_text(tokenizer(list(batch)).to(device))
+
+    scale = getattr(model, "logit_scale", None)
+    return _evaluated(model, Embedder(images, texts, "dot", None if scale is None else float(scale.exp())))
+
+
+def _of_transformers(model: Any, processor: Any, tokenizer: Any) -> Embedder:
+    from plumbline.encoders.dual_encoder import scale_and_bias, vectors
+    from plumbline.encoders.families import FAMILIES
+    from plumbline.imports import import_class
+
+    kind = str(model.config.model_type)
+    family = next((each for each in FAMILIES.values() if kind in each.reads), FAMILIES["dual_encoder"])
+    width = import_class(family.adapter, below="plumbline.encoders").padded_to or _longest_text(model)
+
+    def images(batch: Sequence[Image]) -> Any:
+        return vectors(model.get_image_features(**processor(images=list(batch), return_tensors="pt").to(model.device)))
+
+    def texts(batch: Sequence[str]) -> Any:
+        lengths = [len(ids) for ids in tokenizer(list(batch))["input_ids"]]
+        if max(lengths) > width:
+            raise EncodingError(
+                "a text is longer than this model takes",
+                where=batch[int(np.argmax(lengths))],
+                found=f"{max(lengths)} tokens",
+                expected=f"at most {width}",
+            )
+        tokens = tokenizer(list(batch), padding="max_length", max_length=width, return_tensors="pt")
+        return vectors(model.get_text_features(**tokens.to(model.device)))
+
+    logit: Logit = "dot" if family.logit == "dot" else "scaled_cosine"
+    return _evaluated(model, Embedder(images, texts, logit, scale_and_bias(model, kind)[0]))
+
+
+def _longest_text(model: Any) -> int:
+    return int(model.config.text_config.max_position_embeddings)
+
+
+def _evaluated(model: Any, embedder: Embedder) -> Embedder:
+    """Run both functions without gradients and without dropout; the model is then in the mode that it was in."""
+
+    def within(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(batch: Any) -> Any:
+            with _evaluation(model):
+                return function(batch)
+
+        return call
+
+    return Embedder(within(embedder.images), within(embedder.texts), embedder.logit, embedder.logit_scale)
+
+
+@contextmanager
+def _evaluation(model: Any) -> Iterator[None]:
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+# --- Images, and vectors of them.
+
+
+def as_vectors(values: Any, *, where: str, rows: int | None = None) -> NDArray[np.float32]:
+    """Return vectors as (n, d) float32: of a tensor on any device, an array, a frame, or lists.
+
+    Raises
+    ------
+    EncodingError
+        If they are no table of numbers, are not finite or zero, or are another number than the rows.
+    """
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    try:
+        vectors = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise EncodingError("vectors must be numbers", where=where, found=error, expected="(n, d) numbers") from error
+    if vectors.ndim != 2 or (rows is not None and len(vectors) != rows):
+        raise EncodingError(
+            "vectors must be a table, a row each",
+            where=where,
+            found=f"shape {vectors.shape}",
+            expected=f"({'n' if rows is None else rows}, d)",
+        )
+    norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    if (bad := np.flatnonzero(~np.isfinite(norms) | (norms == 0))).size:
+        raise EncodingError(
+            f"{bad.size} vector(s) are NaN, infinite or of zero norm",
+            where=f"{where}, row {', '.join(map(str, bad[:3]))}",
+            found=f"norms {norms[bad][:3].tolist()}",
+            expected="finite, positive norms",
+        )
+    return vectors
+
+
+class Pictures(NamedTuple):
+    """Vectors of images, (n, d) float32, and the id of each: the sha256 of its file, or of its pixels without one."""
+
+    vectors: NDArray[np.float32]
+    ids: tuple[str, ...]
+
+
+def embed_pictures(embedder: Embedder, images: Sequence[Any], *, batch: int) -> Pictures:
+    """Embed images, so many at once: paths, which are decoded upright as an audit does, or PIL images.
+
+    Raises
+    ------
+    EncodingError
+        If an item is neither a path nor a picture, or a vector cannot be used.
+    ImageRejected
+        If a file cannot be read.
+    """
+    images = list(images)
+    parts, ids = [np.zeros((0, 0), np.float32)], []
+    for start in range(0, len(images), batch):
+        opened = [_opened(image, place) for place, image in enumerate(images[start : start + batch], start)]
+        ids += [name for _, name in opened]
+        made = embedder.images([picture for picture, _ in opened])
+        parts.append(as_vectors(made, where=f"images[{start}:{start + len(opened)}]", rows=len(opened)))
+    return Pictures(np.concatenate(parts[1:] or parts), tuple(ids))
+
+
+def _opened(image: Any, place: int) -> tuple[Image, str]:
+    from plumbline.images.decoding import decode, read_image_file
+
+    if isinstance(image, str | Path):
+        data = read_image_file(Path(image))
+        return decode(data, suffix=Path(image).suffix), digest_bytes(data)
+    if hasattr(image, "convert"):
+        upright = image.convert("RGB")
+        return upright, digest_bytes(repr(upright.size).encode() + upright.tobytes())
+    raise EncodingError(
+        "an image is neither a path nor a picture",
+        where=f"images[{place}]",
+        found=type(image).__name__,
+        expected="a path, or a PIL image",
+    )

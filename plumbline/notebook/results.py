@@ -1,0 +1,194 @@
+"""What an audit in memory found: sentences, the metric table, the scorecard, charts, and what changed since another."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from plumbline.errors import MetricError
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.family import MetricSettings
+from plumbline.report.finding import Finding, headlines
+from plumbline.report.findings import picked_findings
+from plumbline.report.reading import Reading
+from plumbline.report.scorecard import scorecard
+from plumbline.report.scorecard_table import score_tables
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+_SHOWN = 8
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings, strongest first; shown as their sentences."""
+
+    def __repr__(self) -> str:
+        """Return one sentence a line."""
+        return "\n".join(f"- {finding.sentence}" for finding in self) or "no finding"
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self)
+        return f"<ul>{said}</ul>" if said else "<p>no finding</p>"
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """An audit of one model on one set of images.
+
+    Attributes
+    ----------
+    table : DataFrame
+        The metric table, a row a number: columns of `plumbline.catalog.schema`.
+    settings : MetricSettings
+    cell : Cell
+        The responses and labels that the numbers are of.
+    """
+
+    table: pl.DataFrame
+    settings: MetricSettings
+    cell: Cell
+
+    @property
+    def reading(self) -> Reading:
+        """Return how the estimates are read: what counts as evidence, and as a small group."""
+        level = self.settings.confidence
+        return Reading(confidence=level, minimum_group=self.settings.min_group, significance=round(1 - level, 12))
+
+    @cached_property
+    def findings(self) -> Findings:
+        """Return what there is to say, strongest first, each with its evidence."""
+        return Findings(headlines(picked_findings(self.table, self.reading)))
+
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """Return the scorecard as a table: a row a question, columns of `plumbline.report.scorecard`."""
+        return scorecard(self.table, self.reading)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the metric table as a pandas frame."""
+        return self.table.to_pandas()
+
+    def scorecard(self) -> alt.TopLevelMixin:
+        """Return the scorecard as an Altair chart.
+
+        Raises
+        ------
+        MetricError
+            If none of its questions was asked.
+        """
+        from plumbline.report.charts.scorecard import scorecard as drawn
+
+        chart = drawn(self.scores)
+        if chart is None:
+            raise MetricError(
+                "no question of the scorecard was asked",
+                found=", ".join(self.cell.logits) or "no suite",
+                expected="a suite such as crime, agency, communion, trident or perception, and labels of people",
+            )
+        return chart.figure
+
+    def charts(self) -> dict[str, alt.TopLevelMixin]:
+        """Return every chart of the report that these numbers fill, by name, as Altair charts."""
+        from plumbline.report.thumbnails import charts
+
+        return {name: chart.figure for name, chart in charts(self.table, self.cell.dataset, self.reading).items()}
+
+    def numbers(self) -> dict[str, float]:
+        """Return the headline numbers as a flat dict, such as `max_skew/crime/crime/race`: what trackers take."""
+        from plumbline.provenance.tracked_numbers import headline_metrics
+
+        return headline_metrics(self.table)
+
+    def log_to(self, tracker: Any, *, step: int | None = None) -> None:
+        """Hand the headline numbers to a tracker.
+
+        Parameters
+        ----------
+        tracker : module, object or callable
+            MLflow or whatever has its `log_metrics(numbers, step=)`; else a function of a flat dict, such as
+            `wandb.log` or the `update` of a dict.
+        step : int, optional
+            Epoch or step; a function gets it as `step` of the dict.
+
+        Raises
+        ------
+        MetricError
+            If it is neither.
+        """
+        numbers = self.numbers()
+        if hasattr(tracker, "log_metrics"):
+            tracker.log_metrics(numbers, step=step)
+        elif callable(tracker):
+            tracker(numbers if step is None else {**numbers, "step": step})
+        else:
+            raise MetricError(
+                "this takes no numbers",
+                found=type(tracker).__name__,
+                expected="a module or object with `log_metrics`, or a function of a dict",
+            )
+
+    def diff(self, earlier: Audit, *, limits: Mapping[str, float] | None = None) -> pl.DataFrame:
+        """Return what changed since another audit, what got worse on top.
+
+        Where both are of the same images, new and old are compared image by image; else by their two intervals.
+
+        Parameters
+        ----------
+        earlier : Audit
+        limits : mapping of str to float, optional
+            Metric -> how far it may move away from what is fair.
+
+        Returns
+        -------
+        DataFrame
+            Columns of `plumbline.provenance.diff.tables.DIFF_SCHEMA`, q over all rows, and `verdict`.
+        """
+        from plumbline.provenance.diff.pairs import paired_differences, same_images
+        from plumbline.provenance.diff.tables import judged, table_differences, with_q
+
+        old, new = earlier.cell, self.cell
+        paired = []
+        if same_images(old, new):
+            hashes = {name: logits.suite.hash for name, logits in old.logits.items()}
+            both = [name for name, logits in new.logits.items() if hashes.get(name) == logits.suite.hash]
+            sides = [replace(cell, logits={name: cell.logits[name] for name in both}) for cell in (old, new)]
+            paired = paired_differences(*sides, settings=self.settings)
+        frames = []
+        for dataset in sorted({*self.table["dataset"], *earlier.table["dataset"]}):
+            before, after = (each.table.filter(pl.col("dataset") == dataset) for each in (earlier, self))
+            of_dataset = [row for row in paired if row["dataset"] == dataset]
+            level = self.settings.confidence
+            models = (old.model, new.model)
+            frames.append(table_differences(before, after, of_dataset, models=models, confidence=level))
+        return judged(with_q(frames), limits or {}, significance=self.reading.significance)
+
+    def __repr__(self) -> str:
+        """Return what was audited, and the strongest findings."""
+        return "\n".join([self._title, *(f"- {finding.sentence}" for finding in self.findings[:_SHOWN])])
+
+    @property
+    def _title(self) -> str:
+        asked = ", ".join(self.cell.logits)
+        return f"{self.cell.model} on {self.cell.records.height} images of {self.cell.dataset}: {asked}"
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self.findings[:_SHOWN])
+        tables = "".join(_html_table(self.scores) if self.scores.height else "")
+        return f"<p><b>{html.escape(self._title)}</b></p><ul>{said}</ul>{tables}"
+
+
+def _html_table(scores: pl.DataFrame) -> str:
+    rows = []
+    for table in score_tables(scores):
+        for _, cells in table.rows:
+            for column, cell in zip(table.columns, cells):
+                parts = (column.title, f"{cell.text} {column.unit}".strip(), cell.tip)
+                rows.append("<tr>" + "".join(f"<td>{html.escape(part)}</td>" for part in parts) + "</tr>")
+    return f"<table><tr><th>Question</th><th>Value</th><th></th></tr>{''.join(rows)}</table>"

@@ -1,0 +1,263 @@
+"""Audits in memory give the numbers of the pipeline, of whatever a program holds, and load no more than they need."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+import plumbline
+from plumbline.catalog.schema import LINEAGE_COLUMNS
+from plumbline.catalog.suites import load_suite
+from plumbline.datasets.extended import extend_records
+from plumbline.datasets.records import RECORD_SCHEMA
+from plumbline.errors import ConfigError, DatasetError, EncodingError, MetricError, PlumblineError
+from plumbline.metrics.cell import build_cell, text_products, texts_of
+from plumbline.metrics.family import family_descriptions, family_rows, with_lineage
+from plumbline.metrics.registry import FAMILIES, TEXT_SPACE, metric_table
+from plumbline.metrics.text_space import text_space_rows
+from plumbline.storage.files import arrays_bytes, arrays_from_bytes
+
+N, D = 240, 16
+QUICK = {"resamples": 100, "permutations": 100, "min_group": 5}
+SETTINGS = plumbline.MetricSettings(seed=7, **QUICK)
+SUITES = [
+    load_suite(name, classes="fairface" if name.startswith("trident") else None)
+    for name in plumbline.suite_names()
+    if name not in ("gender_labels", "agency_photo", "communion_photo", "crime_words", "crime_pooled")
+]
+
+
+@pytest.fixture(scope="module")
+def faces():
+    """Return records with every kind of label, and vectors of them."""
+    rng = np.random.default_rng(3)
+    races = load_suite("trident", classes="fairface").class_labels
+    records = pl.DataFrame(
+        {
+            "image_id": [f"{i * 7919 % N:04d}" for i in range(N)],
+            "gender": [None if i % 29 == 0 else ("man", "woman")[i % 2] for i in range(N)],
+            "race": [races[i] for i in rng.integers(0, len(races), N)],
+            "scene": [("hospital", "office")[i // 3 % 2] for i in range(N)],
+            "set_id": [f"seed{i // 8}" for i in range(N)],
+            "dimension": [("lighting", "pose")[i // 4 % 2] for i in range(N)],
+            "level": [str(i % 4) for i in range(N)],
+        }
+    )
+    lacking = [pl.lit(None, kind).alias(name) for name, kind in RECORD_SCHEMA.items() if name not in records.columns]
+    man = rng.random(N)
+    extended = extend_records(
+        records.with_columns(lacking).select(list(RECORD_SCHEMA)), np.stack([man, 1 - man], axis=1), classes="race"
+    )
+    return extended, rng.normal(size=(N, D)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(4)
+    return {text: rng.normal(size=D).astype(np.float32) for text in texts_of(SUITES)}
+
+
+@pytest.fixture(scope="module")
+def found(faces, vectors):
+    return plumbline.audit_features(
+        faces[1], text_features=vectors, labels=faces[0], suites=SUITES, logit_scale=50.0, seed=7, **QUICK
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(faces, vectors):
+    """Return the cell as the pipeline reads it: from bytes of arrays, family by family."""
+    owners = texts_of(SUITES)
+    texts = np.stack([vectors[text] for text in owners])
+    return build_cell(
+        model="model",
+        dataset="images",
+        records=faces[0],
+        arrays=arrays_from_bytes(arrays_bytes(text_products(faces[1], texts, list(owners.values())))),
+        texts=list(owners),
+        suites=SUITES,
+        filters={},
+        shared_space=True,
+        scaled=False,
+        logit_scale=50.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(stored, vectors):
+    """Return the metric table as the pipeline joins it."""
+    frames = [family_rows(family, stored, settings=SETTINGS) for family in FAMILIES.values()]
+    frames.append(text_space_rows("model", SUITES, vectors, settings=SETTINGS))
+    return metric_table([with_lineage(frame) for frame in frames], audit_id="one", permutations=SETTINGS.permutations)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, TEXT_SPACE])
+def test_every_family_gives_the_numbers_of_the_pipeline(family, expected, found):
+    of_family = pl.col("metric").is_in([traits.name for traits in family_descriptions()[family].metrics])
+    rows, given = (table.filter(of_family) for table in (expected, found.table))
+    assert rows.height
+    for name in rows.drop(*LINEAGE_COLUMNS).columns:
+        if rows[name].dtype == pl.Float64:
+            a, b = (each[name].fill_null(-9).to_numpy() for each in (rows, given))
+            np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=name)
+        else:
+            assert rows[name].equals(given[name]), name
+
+
+def small(images, texts, labels, **options):
+    asked = {"suites": ["crime"], "resamples": 100, "permutations": 100, "seed": 1} | options
+    return plumbline.audit_features(images, text_features=texts, labels=labels, **asked).table
+
+
+def test_whatever_holds_labels_and_vectors_gives_the_same(faces, vectors):
+    records, images = faces
+    labels = records.select("gender", "race")
+    texts = plumbline.prompts(["crime"])
+    expected = small(images, vectors, labels)
+    given = [
+        (images, lambda wanted: [vectors[text] for text in wanted], labels.to_pandas()),
+        (torch.tensor(images, requires_grad=True), torch.tensor(np.stack([vectors[t] for t in texts])), labels.lazy()),
+        (images.tolist(), pd.DataFrame([vectors[t] for t in texts]), labels.to_dict(as_series=False)),
+        (pd.DataFrame(images), vectors, labels.to_dicts()),
+    ]
+    for each in given:
+        assert small(*each).equals(expected), type(each[2])
+    order = np.random.default_rng(1).permutation(N)
+    shuffled = small(images[order], vectors, labels[order]).drop("cell_id", "audit_id", "dataset_digest")
+    assert shuffled.equals(expected.drop("cell_id", "audit_id", "dataset_digest")), "the order of the images"
+    drawn = [small(*given[0], seed=np.random.default_rng(5)) for _ in range(2)]
+    assert drawn[0].equals(drawn[1]) and not drawn[0].equals(expected)
+
+
+def test_labels_are_texts_numbers_among_them_and_may_be_missing(faces, vectors):
+    images = faces[1]
+    ages = pd.DataFrame({"age_group": [30.0, 40.0, None, 30.0] * (N // 4)})
+    groups = small(images, vectors, ages).filter(metric="outcome_proportion", event="crime")
+    assert groups.select("group", "n").rows() == [("30", N // 2), ("40", N // 4)]
+
+
+def test_a_control_has_no_labels(faces, vectors):
+    table = small(faces[1], vectors, None, suites=["crime", "templates"], logit_scale=10.0)
+    assert {"harm_rate", "intra_set_cosine"} <= set(table["metric"])
+    assert not table.filter(metric="outcome_proportion").height
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"labels": {"gender": ["man"]}}, DatasetError, "1 rows of labels, 240 images"),
+        ({"labels": {"sex": ["man"] * N}}, DatasetError, r"sex[\s\S]*gender, race[\s\S]*rename"),
+        ({"labels": 3}, DatasetError, "must be a table"),
+        ({"image_features": np.ones(3)}, EncodingError, r"shape \(3,\)"),
+        ({"image_features": np.zeros((N, D))}, EncodingError, "zero norm[\\s\\S]*row 0, 1, 2"),
+        ({"image_features": [["a"]]}, EncodingError, "must be numbers"),
+        ({"text_features": {}}, EncodingError, r"21 of 21 texts[\s\S]*a photo of a white man"),
+        ({"text_features": np.ones((4, D))}, EncodingError, r"\(4, 16\)[\s\S]*\(21, d\)"),
+        ({"text_features": np.ones((21, 4))}, EncodingError, "4 numbers a text, 16 an image"),
+        ({"suites": ["crim"]}, ConfigError, "no such prompt suite"),
+        ({"suites": ["trident"], "labels": {"race": ["Black"] * N}}, ConfigError, r"label set[\s\S]*utkface"),
+        ({"suites": ["templates"]}, ConfigError, "logit_scale"),
+        ({"filters": {"crime": "men"}}, ConfigError, "no row filter"),
+        ({"resample": 100}, ConfigError, r"resample[\s\S]*resamples, permutations"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_with_place_found_and_expected(faces, vectors, changes, error, said):
+    asked = {"labels": {"gender": ["man", "woman"] * (N // 2)}, "text_features": vectors, "suites": ["crime"]}
+    asked |= {"image_features": faces[1], **QUICK} | changes
+    with pytest.raises(error, match=said) as raised:
+        plumbline.audit_features(asked.pop("image_features"), **asked)
+    assert isinstance(raised.value, PlumblineError) and raised.value.found is not None
+
+
+# --- What an audit is shown as, and compared with.
+
+
+def test_a_result_is_shown_as_sentences_table_and_charts(found):
+    assert all(finding.sentence in repr(found.findings) for finding in found.findings)
+    page = found._repr_html_()
+    assert "<table>" in page and "model on 240 images" in page and "<script" not in page
+    assert found.findings._repr_html_().count("<li>") == len(found.findings) > 0
+    assert repr(found).startswith("model on 240 images of images: agency")
+    assert found.to_pandas().shape == found.table.shape
+    assert found.scorecard().to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite")
+
+
+def test_the_charts_are_those_of_the_report(faces, vectors):
+    labels = faces[0].select("gender")
+    charts = plumbline.audit_features(
+        faces[1], text_features=vectors, labels=labels, suites=["crime"], **QUICK
+    ).charts()
+    assert {"skew", "harm"} <= set(charts) and all(chart.to_dict() for chart in charts.values())
+
+
+def test_a_scorecard_of_no_question_says_so(faces, vectors):
+    without = plumbline.audit_features(
+        faces[1], text_features=vectors, labels={"gender": faces[0]["gender"]}, suites=["crime_pooled"], **QUICK
+    )
+    with pytest.raises(MetricError, match="no question of the scorecard"):
+        without.scorecard()
+
+
+def test_numbers_go_to_whatever_takes_them(found):
+    class Tracker:
+        def log_metrics(self, numbers, step=None):
+            self.sent = numbers, step
+
+    tracker, kept = Tracker(), {}
+    found.log_to(tracker, step=3)
+    found.log_to(kept.update, step=4)
+    assert tracker.sent == (found.numbers(), 3) and kept == {**found.numbers(), "step": 4}
+    assert found.numbers()["max_skew/crime/crime/race"] == pytest.approx(
+        found.table.filter(
+            metric="max_skew", definition="mean_over_pairs", suite="crime", event="crime", attribute="race"
+        )["value"].item()
+    )
+    with pytest.raises(MetricError, match="takes no numbers"):
+        found.log_to(3)
+
+
+def test_a_diff_is_paired_where_the_images_are_the_same(faces, vectors):
+    records, images = faces
+    labels, asked = records.select("image_id", "race"), {"suites": ["crime"], **QUICK}
+    moved = images.copy()
+    moved[:, 0] += 2 * (records["race"] == "Black").to_numpy()
+    before, after = (
+        plumbline.audit_features(each, text_features=vectors, labels=labels, **asked) for each in (images, moved)
+    )
+    diff = after.diff(before)
+    skew = diff.filter(metric="max_skew", definition="mean_over_pairs", attribute="race").row(0, named=True)
+    assert skew["compared"] == "paired" and skew["value"] == pytest.approx(skew["value_new"] - skew["value_old"])
+    assert diff.filter(compared="paired")["value"].is_not_nan().any()
+    assert before.diff(before).filter(pl.col("value").is_finite())["value"].abs().max() == 0
+    fewer = plumbline.audit_features(images[:100], text_features=vectors, labels=labels[:100], **asked)
+    assert set(after.diff(fewer)["compared"]) == {"as if independent"}
+
+
+# --- What is imported.
+
+HEAVY = ("dagster", "mlflow", "great_expectations", "torch", "transformers", "altair", "pandas")
+STEPS = {
+    "import plumbline": (*HEAVY, "polars", "numpy"),
+    "plumbline.max_skew([12, 8], [100, 100])": HEAVY,
+    "import plumbline.metrics": HEAVY,
+    "plumbline.audit_features; plumbline.Audit": HEAVY,
+}
+
+
+def test_an_import_loads_only_what_it_needs():
+    lines = [f"{step}; print([name for name in {without!r} if name in sys.modules])" for step, without in STEPS.items()]
+    source = "\n".join(["import sys", *lines])
+    printed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
+    assert dict(zip(STEPS, printed.split("\n"))) == dict.fromkeys(STEPS, "[]")
+
+
+def test_what_is_promised_is_there_and_documented():
+    for name in plumbline.__all__:
+        assert getattr(plumbline, name).__doc__, name
+    assert set(plumbline.__all__) <= set(dir(plumbline))
+    with pytest.raises(AttributeError, match="no attribute `audits`"):
+        plumbline.audits  # noqa: B018
