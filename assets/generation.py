@@ -20,8 +20,7 @@ from plumbline.generators.backend import Asked, Backend, Decoding
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore, generate
 from plumbline.generators.stored_answers import StoredAnswers
-from plumbline.scorers.scoring import score_texts
-from plumbline.scorers.texts import join_scores
+from plumbline.scorers.scoring import join_scores, score_texts
 from plumbline.storage import Committed
 from resources.lvlms import LvlmPool, scorer_version
 from resources.workspace import Workspace

@@ -17,7 +17,7 @@ from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import ConfigError, ScoringError
 from plumbline.scorers.scorer import Scored, ScorerSettings
-from plumbline.scorers.texts import TEXT, TEXT_KEY, text_keys
+from plumbline.scorers.scoring import TEXT, TEXT_KEY, text_keys
 
 if TYPE_CHECKING:
     from plumbline.checkpoints.device import Placement
@@ -290,7 +290,7 @@ class StoredScorer:
     """Looks texts up in a file of scores: `plumbline.scorers.scorer.Scorer`.
 
     A text that the file lacks has nan and a reason, as have single attributes without a value; how many texts it
-    covers is for `plumbline.scorers.texts.score_coverage` to say. Texts match by every character.
+    covers is for `plumbline.scorers.scoring.score_coverage` to say. Texts match by every character.
 
     Parameters
     ----------

@@ -11,7 +11,8 @@ from polars.testing import assert_frame_equal
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings, max_skew_at_k, ndkl, skew_at_k
-from plumbline.metrics.rankings.skew_at_k import default_k
+from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups
+from plumbline.metrics.rankings.skew_at_k import default_k, sample_top
 from plumbline.metrics.registry import FAMILIES
 
 KEY = ["metric", "definition", "statistic", "suite", "attribute", "group", "event", "probe"]
@@ -233,6 +234,21 @@ def test_too_few_sets_are_said(in_sets):
     few = in_sets.records.with_columns(set_id=pl.Series([f"set {i // 30}" for i in range(360)]))
     rows = FAMILY.compute(replace(in_sets, records=few), settings=QUICK).filter(statistic="estimate")
     assert rows["reason"].str.contains("interval from only 12 sets").all()
+
+
+@pytest.mark.parametrize(("n", "k"), [(401, 200), (1999, 999), (2000, 1000), (9000, 1000)])
+def test_the_published_k_is_asked_where_it_is_at_most_half(n, k):
+    assert default_k(n) == k
+
+
+def test_resamples_of_sets_that_have_no_k_images_are_left_out():
+    sets = np.repeat(np.arange(6), [1, 1, 1, 1, 1, 20])
+    groups = np.arange(25) % 2
+    clusters = ImageClusters.of(sets, groups, settings=QUICK, labels=["a"])
+    top = sample_top(RankedGroups(np.arange(25)[None], groups, 2, clusters), k=12, settings=QUICK, labels=["a"])
+    resamples = top.resampled.shape[-1]
+    assert 0.5 < resamples / QUICK.resamples < 0.8, "the large set is in 1 - (5/6)^6 = 67% of them"
+    assert (top.resampled.sum(axis=1) == 12).all()
 
 
 @pytest.mark.parametrize("sets", [1, 2])

@@ -42,6 +42,12 @@ def test_ties_take_the_lower_caption_and_the_earlier_image():
     assert found["text_to_image_r_precision"] == [True, True, False, False]
 
 
+def test_of_a_tie_as_many_are_found_as_there_is_room_for():
+    """The first image, of the other caption, is the nearest to the first caption: one of two that tie has room."""
+    found = hits(at(0, 10, 10, 90), at(0, 90), [1, 0, 0, 1])
+    assert found["text_to_image_r_precision"] == [False, True, False, True]
+
+
 def test_a_caption_that_no_image_has_is_a_distractor_only():
     found = hits(at(0, 90), at(90, 0, 1), [2, 0])
     assert found["image_to_text@1"] == [False, True]

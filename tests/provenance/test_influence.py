@@ -87,7 +87,7 @@ def test_leaving_out_one_image_agrees_with_computing_anew(kind):
 def test_no_image_moves_the_number_more_than_the_first_that_is_named():
     row = ROWS[("max_skew", "mean_over_pairs", "communion", "race", None, "negative_communion")]
     most = abs(answer_influence(CELL, row).moved[0].change)
-    some = [abs(slowly(CELL, row, [image]) - row["value"]) for image in CELL.records["image_id"][::4]]
+    some = [abs(slowly(CELL, row, [image]) - row["value"]) for image in CELL.records["image_id"][::16]]
     assert max(some) <= most + 1e-12
 
 

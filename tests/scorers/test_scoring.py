@@ -11,8 +11,7 @@ from plumbline.catalog.schema import SCORE_SCHEMA
 from plumbline.errors import ScoringError, StorageError
 from plumbline.scorers.offline import OfflineScorer
 from plumbline.scorers.scorer import Scored
-from plumbline.scorers.scoring import score_texts
-from plumbline.scorers.texts import NOT_SCORED, TEXT_SCORE_SCHEMA, join_scores, score_coverage, text_keys
+from plumbline.scorers.scoring import NOT_SCORED, TEXT_SCORE_SCHEMA, join_scores, score_coverage, score_texts, text_keys
 
 
 class Counting:
@@ -240,7 +239,7 @@ def test_coverage_counts_scores_reasons_and_cuts(tmp_path):
 
 def test_texts_of_one_digest_prefix_would_be_told_apart():
     """Rows are joined by 128 bits: no two of a million texts share them."""
-    from plumbline.scorers.texts import _short_keys
+    from plumbline.scorers.scoring import _short_keys
 
     texts = pl.Series([f"text {i}" for i in range(20_000)])
     assert _short_keys(texts).n_unique() == 20_000

@@ -8,9 +8,8 @@ import pytest
 from upath import UPath
 
 from plumbline.errors import ConfigError, ScoringError
-from plumbline.scorers.scoring import score_texts
+from plumbline.scorers.scoring import join_scores, score_coverage, score_texts, text_keys
 from plumbline.scorers.stored import NO_VALUE, NOT_STORED, StoredScorer, StoredSettings, read_stored
-from plumbline.scorers.texts import join_scores, score_coverage, text_keys
 
 
 def written(folder, content, name="scores.csv"):

@@ -39,6 +39,14 @@ def test_intervals_hold_the_truth_and_rows_taken_for_independent_would_not(kind)
     assert held >= 0.9 * 150 and naive < held
 
 
+def test_the_interval_is_that_of_leaving_out_each_of_a_few_sets():
+    x, y, own = pairs(5, np.random.default_rng(4))
+    found = cluster_correlation(x, y, own, kind="pearson", rng=np.random.default_rng(1))
+    left = np.arctanh([stats.pearsonr(x[own != each], y[own != each]).statistic for each in range(5)])
+    away = stats.t.ppf(0.975, 4) * np.sqrt(4 / 5 * ((left - left.mean()) ** 2).sum())
+    assert np.arctanh([found.ci_low, found.ci_high]) == pytest.approx(np.arctanh(found.value) + np.array([-away, away]))
+
+
 def test_what_cannot_be_said():
     rng, x = np.random.default_rng(0), np.arange(30.0)
     constant = cluster_correlation(x, np.ones(30), np.arange(30), kind="pearson", rng=rng)

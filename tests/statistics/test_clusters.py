@@ -42,6 +42,8 @@ def test_codes_of_sets():
     codes = cluster_codes(pl.DataFrame({"set_id": ["b", None, "a", "b", None]}))
     assert codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
     assert str(few_clusters_reason(codes)) == "interval from only 4 sets"
+    listed_twice = pl.DataFrame({"image_id": ["x", "x", "y", "z"], "set_id": [None, None, None, "a"]})
+    assert cluster_codes(listed_twice).tolist() == [0, 0, 1, 2]
     assert few_clusters_reason(np.arange(35)) is None and few_clusters_reason(None) is None
 
 

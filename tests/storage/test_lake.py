@@ -11,7 +11,9 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage import Lake
+from plumbline.storage.builds import Build, write_build
 from plumbline.storage.files import commit_bytes, csv_bytes
+from plumbline.storage.lake import ShardCache
 
 FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
 
@@ -34,6 +36,36 @@ def test_equal_content_gives_equal_bytes_and_other_content_another_name(lake):
     other = lake.write_table("t", FRAME.head(2))
     assert first.sha256 == again.sha256 != other.sha256
     assert lake.read_table("t").height == 2
+
+
+def test_a_version_is_of_content_and_details_but_not_of_how_much_work_it_was(lake):
+    def version(**details):
+        return lake.write_table("t", FRAME, details=details).version
+
+    assert version(listed=4, forward_passes=9) == version(listed=4, forward_passes=0) != version(listed=5)
+    assert version(listed=4) != lake.write_table("t", FRAME.head(2), details={"listed": 4}).version
+
+
+def test_damage_lets_what_stored_it_be_computed_again(lake):
+    made, whole = (lake.write_table(name, FRAME, partition="fairface") for name in ("t", "u"))
+    for each in (made, whole):
+        output = [each.name, each.partition, each.version]
+        build = Build(each.name, "fairface", "c", {}, [output], data_version="v", run="r")
+        write_build(lake, build, parts=None)
+    (lake.folder("t", "fairface") / f"{made.sha256}.parquet").write_bytes(b"cut")
+    with pytest.raises(StorageError, match="damaged"):
+        lake.read_table("t", partition="fairface")
+    builds = [path.parent.parent.name for path in lake.root.rglob("build.json")]
+    assert builds == ["u"]
+
+
+def test_a_damaged_shard_is_none(tmp_path):
+    shards = ShardCache(UPath(tmp_path))
+    made = shards.commit("ab12", {"x": np.arange(3)}, details={})
+    assert shards.load("ab12").sha256 == made.sha256 and shards.is_there("ab12")
+    [data] = UPath(tmp_path).rglob("*.safetensors")
+    data.write_bytes(data.read_bytes()[:-1] + b"\xff")
+    assert shards.load("ab12") is None and shards.is_listed("ab12")
 
 
 def test_arrays_keep_shape_type_and_names(lake):

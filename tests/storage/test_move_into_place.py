@@ -87,6 +87,6 @@ def test_what_a_killed_process_left_is_swept_after_an_hour(tmp_path: Path) -> No
     old.parent.mkdir()
     for path in (old, new, other):
         path.write_bytes(b"half")
-        os.utime(path, (1000, 1000 if path is not new else 5000))
+        os.utime(path, (1000, 1000 if path is not new else 2000))
     assert sweep(UPath(tmp_path), now=5000.0) == 1
     assert sorted(path.name for path in old.parent.iterdir()) == [new.name, other.name]
