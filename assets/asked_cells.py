@@ -1,13 +1,17 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
-from assets.stored_predictions import left_out_of_predictions, prediction_table
+from collections.abc import Iterator
+
+from assets.stored_predictions import held_by, left_out_of_stored, require_held
 from plumbline.catalog.suites import JUDGED, Suite, load_suite
 from plumbline.checkpoints.addresses import STORED
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
-from plumbline.encoders.families import FAMILIES, Family, answers, require, require_suites
+from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require, require_suites
+from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.mitigations.settings import METHODS, MitigationSettings
+from plumbline.reasons import in_words, joined, reason
 from plumbline.recording import unrecorded
 from resources.workspace import Workspace
 
@@ -25,21 +29,20 @@ def cell_suites(workspace: Workspace, dataset: str, model: str, *, family: Famil
 
     The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
     """
-    held = None
-    if family.logit == "stored":
-        with unrecorded():  # what it holds is part of the encoder's version
-            held = prediction_table(workspace, dataset, model)
+    with unrecorded():  # what is stored is part of the encoder's version
+        held = held_by(workspace, dataset, model, family=family)
+    return tuple(
+        suite
+        for suite in _asked_suites(workspace, dataset, model, family=family)
+        if (dataset, model, suite.id) in workspace.audit.named or (answers(family, suite) and held(suite))
+    )
+
+
+def _asked_suites(workspace: Workspace, dataset: str, model: str, *, family: Family) -> Iterator[Suite]:
     audit, classes = workspace.audit, declaration_of(workspace, dataset).class_set
     wording = audit.encoders[model].wording or family.wording
-    suites = (
-        load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
-        for name in audit.cells.get((dataset, model), ())
-    )
-    return tuple(
-        s
-        for s in suites
-        if (dataset, model, s.id) in audit.named or (answers(family, s) and (held is None or held.answers(s)))
-    )
+    for name in audit.cells.get((dataset, model), ()):
+        yield load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
 
 
 def require_answered(workspace: Workspace, dataset: str, model: str, *, family: Family) -> None:
@@ -50,12 +53,11 @@ def require_answered(workspace: Workspace, dataset: str, model: str, *, family: 
     ConfigError
         If the family does not offer what a suite needs.
     EncodingError
-        If stored predictions have nothing of a suite.
+        If stored predictions or embeddings have nothing of a suite.
     """
     suites = cell_suites(workspace, dataset, model, family=family)
     require_suites(family, suites)
-    if family.logit == "stored":
-        prediction_table(workspace, dataset, model).require(suites)
+    require_held(workspace, dataset, model, suites, family=family)
 
 
 def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
@@ -79,13 +81,37 @@ def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
 
 
 def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:
-    """Return (dataset, encoder) -> why suites have no numbers there, for encoders of stored predictions."""
+    """Return (dataset, encoder) -> why suites or mitigations have no numbers there, where images were seen elsewhere.
+
+    Raises
+    ------
+    CheckpointError
+        If there is nothing stored at an address.
+    """
     told = {}
-    for (dataset, model), asked in workspace.audit.cells.items():
-        if workspace.audit.encoders[model].address.startswith(STORED):
-            answered = cell_suites(workspace, dataset, model, family=FAMILIES["stored"])
-            if reason := left_out_of_predictions(asked, answered):
-                told[dataset, model] = reason
+    for dataset, model in workspace.audit.cells:
+        entry = workspace.audit.encoders[model]
+        if not entry.address.startswith(STORED):
+            continue
+        path = workspace.checkpoint_folder(entry.address)
+        family = FAMILIES[stored_family(path, entry.embeddings or EmbeddingsSettings())]
+        asked = [*_asked_suites(workspace, dataset, model, family=family)]
+        answered = {suite.id for suite in cell_suites(workspace, dataset, model, family=family)}
+        lacking = [suite for suite in asked if suite.id not in answered]
+        audit = workspace.audit
+        untried = [
+            name
+            for name in audit.mitigated.get((dataset, model), ())
+            if not METHODS[audit.mitigations[name].method].needs <= family.offers
+        ]
+        reasons = joined(
+            left_out_of_stored(workspace, model, lacking, family=family) if lacking else None,
+            reason("needs_model", mitigations=untried)
+            if untried and Capability.EMBED_IMAGES in family.offers
+            else None,
+        )
+        if reasons:
+            told[dataset, model] = str(in_words(reasons))
     return told
 
 

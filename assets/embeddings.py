@@ -22,7 +22,9 @@ from plumbline.encoders.embedding import Embedded, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS
 from plumbline.encoders.sharding import CacheStats
+from plumbline.encoders.stored_embeddings import StoredEmbeddings
 from plumbline.errors import StorageError
+from plumbline.reasons import in_words
 from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
@@ -56,6 +58,8 @@ def text_embeddings(
     }
     # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
     embedded: dict[str, Embedded] = {}
+    if isinstance(encoder, StoredEmbeddings):
+        own = {name: there for name, texts in own.items() if (there := encoder.known(texts))}
     if family.logit not in WITHOUT_VECTORS:
         embedded = {name: embed_texts(cast(DualEncoder, encoder), own[name], workspace.shards) for name in own}
     array = np.concatenate([each.array for each in embedded.values()]) if embedded else np.zeros((0, 0), np.float32)
@@ -182,6 +186,7 @@ def image_embeddings(
         embedded = embed_listed(workspace, encoder, dataset, listed)
         index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
         work, version = embedded.counters() | {"width": cast(DualEncoder, encoder).width}, index
+        known |= {"said": in_words(embedded.said)} if embedded.said else {}
     details = {
         "shards": index,
         "images": digest_json(version),

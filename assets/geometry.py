@@ -14,6 +14,7 @@ from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
+from plumbline.encoders.stored_embeddings import not_stored
 from plumbline.metrics.family import with_lineage
 from plumbline.metrics.text_space import (
     GEOMETRY_SCHEMA,
@@ -53,13 +54,16 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     stored = prompts.stored
     settings, suites = metric_settings(workspace), [load_suite(name) for name in TEXT_SPACE_SUITES]
     identity, reason = _identity(workspace, prompts), None
-    if prompts.digests:
-        texts = [text for suite in suites for text in suite.texts]
+    texts = list(dict.fromkeys(text for suite in suites for text in suite.texts))
+    lacking = prompts.lacking(texts)
+    if prompts.digests and not lacking:
         embedded = dict(zip(texts, prompts.read(texts)))
         rows = _with_lineage(text_space_rows(encoder, suites, embedded, settings=settings), stored, identity)
         words = geometry_words(encoder, suites[0], prompt_embeddings(suites[0], embedded), settings=settings)
     else:
-        rows, words, reason = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA), NO_TEXT_SPACE
+        rows, words = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA)
+        absent = not_stored(TEXT_SPACE_SUITES, lacking, of=len(texts)) if prompts.digests else None
+        reason = NO_TEXT_SPACE if absent is None else str(absent)
     details = {"geometry_id": identity, "reason": reason}
     lake.write_table(WORDS, words, partition=encoder, details=details)
     committed = lake.write_table("valence_geometry", rows, partition=encoder, details=details)

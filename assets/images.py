@@ -1,14 +1,16 @@
 """The accepted images of a dataset as files with their hashes: what every encoder reads, and how they are embedded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from assets.progress import progress_of
-from plumbline.encoders.embedding import Embedded, embed_images, read_embedded
+from plumbline.encoders.embedding import Embedded, embed_images, keep_vectors, read_embedded
 from plumbline.encoders.encoder import DualEncoder
+from plumbline.encoders.stored_embeddings import StoredEmbeddings
 from plumbline.errors import StorageError
 from plumbline.storage import Committed
 from plumbline.storage.builds import Build
@@ -26,23 +28,35 @@ class ListedImages:
         sha256 of each file's bytes, in the same order.
     records_sha256 : str
         Of the committed records.
+    listed : DataFrame
+        `path`, below the dataset, and `image_id` of the same images.
     """
 
     paths: list[Path]
     image_ids: list[str]
     records_sha256: str
+    listed: pl.DataFrame
 
 
 def listed_images(workspace: Workspace, dataset: str) -> ListedImages:
     """Read the accepted images of a dataset from the lake."""
     committed = workspace.lake.require("records", partition=dataset)
     records, root = workspace.lake.read_table("records", manifest=committed), workspace.dataset_root(dataset)
-    return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), committed.sha256)
+    listed = records.select("path", "image_id")
+    return ListedImages(
+        [root / path for path in listed["path"]], listed["image_id"].to_list(), committed.sha256, listed
+    )
 
 
 def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:
-    """Embed images through the shared cache, with progress."""
+    """Embed images through the shared cache, with progress; stored embeddings of them are looked up."""
     settings = workspace.engine_settings()
+    if isinstance(encoder, StoredEmbeddings):
+        vectors = encoder.images(dataset, listed.listed)
+        kept = keep_vectors(
+            encoder, vectors.vectors, listed.image_ids, workspace.shards, shard_rows=settings["shard_rows"]
+        )
+        return replace(kept, said=vectors.said, surplus=vectors.surplus)
     if encoder.crop is None:
         # No other decoder can stand in for a preprocessing that is more than a resize and a crop.
         settings["decoder"] = "pillow"

@@ -133,7 +133,8 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
     entry = workspace.audit.encoders[encoder]
-    return architecture_summary(encoder, entry.address, workspace.encoder_folder(encoder), family=entry.family)
+    folder = workspace.encoder_folder(encoder)
+    return architecture_summary(encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings)
 
 
 def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:

@@ -33,6 +33,8 @@ COMPARED = {
     "blip_2": "`logits_per_image` of the matching head of `Blip2ForImageTextRetrieval`, 1e-5",
     "bridgetower": "`logits` of `BridgeTowerForImageAndTextRetrieval`, pair by pair, 1e-4",
     "stored": "no model runs",
+    "stored_images": "no image is seen; texts as the checkpoint that embeds them",
+    "stored_vectors": "no model runs",
     "owlv2": "means over patches of the logits of `Owlv2ForObjectDetection`, 1e-4",
     "owlvit": "means over patches of the logits of `OwlViTForObjectDetection`, 1e-4",
 }

@@ -73,7 +73,7 @@ def fetchable(workspace: Workspace) -> list[Fetchable]:
     audit = workspace.audit
     parts: dict[Kind, Mapping[str, Any]] = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}
     for kind, name, entry in ((k, n, e) for k, entries in parts.items() for n, e in entries.items()):
-        text = getattr(entry, "address", None)
+        text = getattr(entry, "loaded_address", getattr(entry, "address", None))
         address = None if text is None else parse_address(text, project=PROJECT)
         if address is not None and address.folder is None:
             there = (workspace.fetched / address.slug / NOTE).is_file()

@@ -292,7 +292,7 @@ def _wanted(workspace: Workspace, encoder: str, newest: bool, kind: Kind) -> _Wa
     entry = entries[kind].get(encoder)
     if entry is None:
         raise CheckpointError(f"the audit file has no such {kind}", where=workspace.audit_path, found=encoder)
-    text = getattr(entry, "address", None)
+    text = getattr(entry, "loaded_address", getattr(entry, "address", None))
     if text is None:
         raise CheckpointError(f"this {kind} has no checkpoint to fetch", found=encoder)
     address = parse_address(text, project=PROJECT)

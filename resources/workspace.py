@@ -244,7 +244,13 @@ class Workspace:
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
         files = checkpoint_files(
-            encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family, model=entry.model
+            encoder,
+            entry.address,
+            project=PROJECT,
+            fetched=self.fetched,
+            family=entry.family,
+            model=entry.model,
+            embeddings=entry.embeddings,
         )
         self.note("encoder_checkpoint", encoder, value=files.version)
         return files

@@ -36,6 +36,8 @@ from plumbline.datasets.folder import ColumnMap, Text
 from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.stored_embeddings import EmbeddingsSettings
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 
@@ -97,7 +99,8 @@ class EncoderEntry(Part):
     """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`.
 
     `@fetched` in place of a commit: that of the first `plumbline fetch`. `stored:PATH` is a table of predictions that
-    were made elsewhere, or a folder of such tables, each named as its dataset or as the dataset's `map.index`.
+    were made elsewhere, or a folder of such tables, each named as its dataset or as the dataset's `map.index`; or a
+    folder of embeddings.
     """
 
     address: CheckpointAddress
@@ -114,20 +117,31 @@ class EncoderEntry(Part):
     """for checkpoints of the planted world: their source"""
     predictions: Predictions | None = None
     """with `stored:`: how its tables are read"""
+    embeddings: EmbeddingsSettings | None = None
+    """with `stored:`: how its embeddings are read, and where those of texts are"""
 
     @model_validator(mode="after")
     def _stored_alone(self) -> EncoderEntry:
         stored = self.address.startswith(STORED)
-        if stored != (self.family == "stored") and not (stored and self.family is None):
-            raise ValueError("the family `stored` with an address `stored:PATH`, and no other")
-        if self.predictions is not None and not stored:
-            raise ValueError("`predictions` with an address `stored:PATH`, and only with it")
+        family = self.family is not None and FAMILIES[self.family].stored
+        if stored != family and not (stored and self.family is None):
+            raise ValueError("a family of what is stored with an address `stored:PATH`, and no other")
+        if (self.predictions or self.embeddings) and not stored:
+            raise ValueError("`predictions` and `embeddings` with an address `stored:PATH`, and only with it")
+        if self.predictions and self.embeddings:
+            raise ValueError("either `predictions` or `embeddings`")
         return self
+
+    @property
+    def loaded_address(self) -> str:
+        """Return the address of the checkpoint that is loaded: beside stored embeddings that which embeds texts."""
+        return (self.embeddings and self.embeddings.texts) or self.address
 
     @property
     def study_address(self) -> str:
         """Return the address by which a checkpoint of the studies is recognised."""
-        return (self.predictions and self.predictions.checkpoint) or self.address
+        read_as = self.predictions or self.embeddings
+        return (read_as and read_as.checkpoint) or self.address
 
 
 class AuditEntry(Part):

@@ -35,6 +35,7 @@ from plumbline.encoders.sharding import (
     require_shape,
 )
 from plumbline.errors import EncodingError, StorageError
+from plumbline.reasons import Reasons
 from plumbline.storage import ShardCache
 
 TEXT_SHARD_ROWS = 256
@@ -57,16 +58,21 @@ class Embedded:
     gate : DecoderGate or None
         Where the fast decoder was asked for: whether it was used, and how far its embeddings were from the
         checkpoint's own.
+    surplus, said : int or None, tuple of Reason
+        Of stored embeddings: rows of images that were not asked for, and what is to be known of the others.
     """
 
     array: NDArray[np.float32]
     shards: tuple[tuple[str, str], ...]
     work: CacheStats
     gate: DecoderGate | None = None
+    surplus: int | None = None
+    said: Reasons = ()
 
     def counters(self) -> dict[str, int | float]:
         """Return the work done, for metadata."""
         rows = {"images_or_texts": int(self.array.shape[0])}
+        rows |= {} if self.surplus is None else {"rows_of_no_image": self.surplus}
         return rows | self.work.counters() | (self.gate.counters() if self.gate else {})
 
 
@@ -121,6 +127,19 @@ def embed_images(
 
     plan = ShardPlan(len(files), shard_rows, rows)
     return _embed("image", encoder, identity, image_ids, paths, plan, batches, forward, cache, progress, gate)
+
+
+def keep_vectors(
+    encoder: DualEncoder, vectors: NDArray[np.float32], image_ids: Sequence[str], cache: ShardCache, *, shard_rows: int
+) -> Embedded:
+    """Keep the (n, d) embeddings of images that were computed elsewhere as those that an encoder computes."""
+
+    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
+        return nullcontext(span.of(vectors) for span in spans)  # type: ignore[arg-type]
+
+    plan, forward = ShardPlan(len(image_ids), shard_rows, shard_rows), OomRetry(lambda rows: rows)
+    kept = _embed("image", encoder, encoder.identity, image_ids, image_ids, plan, batches, forward, cache)
+    return replace(kept, work=replace(kept.work, forward_passes=0))
 
 
 def embed_texts(

@@ -27,6 +27,9 @@ class Capability(StrEnum):
     CHOICES = "choices"
     """The best match of an image among the candidates of a suite; enough for how often what is chosen."""
 
+    NEW_TEXTS = "new_texts"
+    """Any text as a vector, not only those whose vectors are stored."""
+
     TEXT_GRADIENTS = "text_gradients"
     """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
 
@@ -59,12 +62,15 @@ class Family(checkpoints.Family):
         Wording of the Trident prompts that the released code gives it: `align` or `released`.
     also_reads : tuple of str
         Values of `model_type` that it loads too, but only where the audit file names the family.
+    stored : bool
+        Whether images were seen elsewhere: predictions or embeddings are read from files.
     """
 
     offers: frozenset[Capability]
     logit: Logit
     wording: str = "released"
     also_reads: tuple[str, ...] = ()
+    stored: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -118,7 +124,15 @@ FAMILIES: dict[str, Family] = {
         Family("owlvit", "OWL-ViT", ("owlvit",), "owlv2:OwlVitEncoder", 1, _LOGITS, "dot", also_reads=("owlv2",)),
         Family(
             "stored", "stored predictions", (), "stored_predictions:StoredPredictions", 1,
-            frozenset({Capability.CHOICES}), "stored",
+            frozenset({Capability.CHOICES}), "stored", stored=True,
+        ),
+        Family(
+            "stored_images", "stored image embeddings", (), "stored_embeddings:StoredEmbeddings", 1,
+            _VECTORS, "scaled_cosine", stored=True,
+        ),
+        Family(
+            "stored_vectors", "stored embeddings of images and texts", (), "stored_embeddings:StoredEmbeddings", 1,
+            _VECTORS - {Capability.NEW_TEXTS}, "scaled_cosine", stored=True,
         ),
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -17,6 +18,7 @@ from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
+from plumbline.encoders.stored_embeddings import EmbeddingsSettings, StoredEmbeddingFiles
 from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
@@ -124,14 +126,28 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
 
 
 def checkpoint_files(
-    encoder: str, address: str, *, project: Path, fetched: Path, family: str | None = None, model: str | None = None
+    encoder: str,
+    address: str,
+    *,
+    project: Path,
+    fetched: Path,
+    family: str | None = None,
+    model: str | None = None,
+    embeddings: EmbeddingsSettings | None = None,
 ) -> CheckpointFiles:
     """Return the files of the encoder `encoder`; raises CheckpointError with the way to get them if absent.
 
     Weights that are pickles are converted to safetensors first, once (`plumbline.checkpoints.pickled`); `model` is
-    the architecture of what open_clip's trainer wrote.
+    the architecture of what open_clip's trainer wrote. Of an address `stored:PATH` the files are tables of predictions
+    or embeddings, which `embeddings` says how to read.
     """
     place = parse_address(address, project=project)
+    if address.startswith(STORED):
+        tower = partial(checkpoint_files, encoder, project=project, fetched=fetched)
+        settings = embeddings or EmbeddingsSettings()
+        embedded = StoredEmbeddingFiles.find(encoder, place, settings, project=project, tower=tower)
+        if embedded is not None:
+            return embedded
     if place.folder is not None:
         of = f"encoder `{encoder}`"
         place = replace(place, folder=readable_folder(place.folder, of, kept=fetched / CONVERTED, model=model))
@@ -148,6 +164,10 @@ def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | 
         encoder knows; nothing is downloaded and nothing is random.
     """
     adapter = import_class(find_family(files.family).adapter, below="plumbline.encoders")
+    if find_family(files.family).stored:
+        tower = getattr(files, "tower", None)
+        texts = () if tower is None else (load_encoder(tower, placement),)
+        return cast("DualEncoder | PairEncoder", adapter(files, placement, *texts))
     expected = "a configuration, weights, an image transform and a tokenizer that fit together"
     with loading("this checkpoint could not be loaded", where=files.folder, expected=expected):
         encoder = cast("DualEncoder | PairEncoder", adapter(files, placement))

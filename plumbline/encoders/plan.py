@@ -13,6 +13,7 @@ from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORME
 from plumbline.checkpoints.folders import read_configuration
 from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS, Family, Logit
 from plumbline.encoders.folders import checkpoint_contents
+from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
 
 
 @dataclass(frozen=True)
@@ -23,15 +24,17 @@ class ArchitectureSummary:
     width: int | None
 
 
-def architecture_summary(encoder: str, address: str, folder: Path, *, family: str | None = None) -> ArchitectureSummary:
+def architecture_summary(
+    encoder: str, address: str, folder: Path, *, family: str | None = None, embeddings: EmbeddingsSettings | None = None
+) -> ArchitectureSummary:
     """Summarise a checkpoint from its configuration or, where it is not on this disk, from the studies.
 
     A checkpoint that is neither here nor of a study is taken for one that embeds images, of unknown width.
 
     Parameters
     ----------
-    encoder, address, family
-        Id, address and family of the audit file.
+    encoder, address, family, embeddings
+        Id, address, family and settings of stored embeddings of the audit file.
     folder : Path
         Where the checkpoint lies, if it does.
 
@@ -41,7 +44,7 @@ def architecture_summary(encoder: str, address: str, folder: Path, *, family: st
         If what lies there is no checkpoint of a known family.
     """
     if address.startswith(STORED):
-        return ArchitectureSummary(FAMILIES["stored"], 0)
+        return ArchitectureSummary(FAMILIES[stored_family(folder, embeddings or EmbeddingsSettings())], 0)
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
         read_as = checkpoint_contents(folder, encoder=encoder, family=family).family
         return ArchitectureSummary(read_as, _width(folder, read_as))
@@ -84,8 +87,8 @@ class PlannedCell:
         Prompts of each suite that is asked; none where the encoder only labels genders.
     distinct_prompts : int
         Over all suites, each once: the columns of the stored logits.
-    logit : str
-        As `plumbline.encoders.families.Family` has it.
+    logit, stored : str, bool
+        As `plumbline.encoders.families.Family` has them.
     width : int or None
         Of an embedding; None where it is not known before the checkpoint is there.
     is_there : bool
@@ -104,6 +107,7 @@ class PlannedCell:
     logit: Logit
     width: int | None
     is_there: bool = False
+    stored: bool = False
     has_records: bool = False
     has_index: bool = False
     has_logits: bool = False
@@ -111,7 +115,7 @@ class PlannedCell:
     @property
     def images_to_embed(self) -> int:
         """Return how many images go through the image tower."""
-        return 0 if self.is_there or self.logit in WITHOUT_VECTORS else self.images
+        return 0 if self.is_there or self.stored or self.logit in WITHOUT_VECTORS else self.images
 
     @property
     def pairs_to_score(self) -> int:
@@ -192,6 +196,7 @@ def plan_cell(
         logit=logit,
         width=architecture.width,
         is_there=computed.logits if logit == "pair" else embedded,
+        stored=architecture.family.stored,
         has_records=computed.records,
         # A cell that only labels genders writes the labels in place of an index.
         has_index=computed.index if suites else computed.labels,

@@ -6,7 +6,7 @@ and a column a suite, named as the suite, with the candidate that matched best.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -155,9 +155,16 @@ class PredictionTable:
             counted = [counted_as(path) for path in records["path"]]
             return {suite.id: self._positions(suite, counted, lambda i: "") for suite in suites}, 0
         rows = self._rows([suite.id for suite in suites])
-        by_name = {row.values[self.image]: row for row in rows}
-        matched = [by_name.get(path) or by_name.get(image) for path, image in records.select("path", "image_id").rows()]
-        if absent := [path for path, row in zip(records["path"], matched) if row is None]:
+        positions, again = find_rows(records, [row.values[self.image] for row in rows])
+        if again:
+            image, first, second = again[0]
+            raise EncodingError(
+                f"{len(again)} rows are of an image that another row is of",
+                where=f"{self.path}, line {rows[second].line}, column `{self.image}`",
+                found=f"{printable(image)}, as in line {rows[first].line}",
+                expected="one row an image",
+            )
+        if absent := [path for path, row in zip(records["path"], positions) if row < 0]:
             raise EncodingError(
                 f"{len(absent)} of {records.height} images of `{self.dataset}` have no prediction",
                 where=f"{self.path}, column `{self.image}`",
@@ -165,7 +172,7 @@ class PredictionTable:
                 expected="a row for every accepted image, by its path or its sha256",
                 hint="add the rows, or take the images out of the dataset's table",
             )
-        kept = [row for row in matched if row is not None]
+        kept = [rows[row] for row in positions]
         chosen = {
             suite.id: self._positions(
                 suite, [row.values[suite.id] for row in kept], lambda i: f", line {kept[i].line}, column "
@@ -191,18 +198,7 @@ class PredictionTable:
                 found=refused[0].found,
                 expected=refused[0].expected,
             )
-        read = [row for row in rows if isinstance(row, Row)]
-        first_line: dict[str, int] = {}
-        again = [row for row in read if first_line.setdefault(row.values[self.image], row.line) != row.line]
-        if again:
-            image = again[0].values[self.image]
-            raise EncodingError(
-                f"{len(again)} rows are of an image that an earlier row is of",
-                where=f"{self.path}, line {again[0].line}, column `{self.image}`",
-                found=f"{printable(image)}, as in line {first_line[image]}",
-                expected="one row an image",
-            )
-        return read
+        return [row for row in rows if isinstance(row, Row)]
 
     def _positions(self, suite: Suite, values: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
         position = {value: _candidate(suite, self.names, value) for value in dict.fromkeys(values)}
@@ -216,6 +212,60 @@ class PredictionTable:
                 hint="say under `predictions.names` of the encoder which candidate, or category, it is",
             )
         return np.array([position[value] for value in values], dtype=np.int64)
+
+
+def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.int64], list[tuple[str, int, int]]]:
+    """Find the row of each image in what was computed elsewhere, by what it calls its rows.
+
+    A row is of an image whose path below the dataset, or whose sha256, it names. Else of one whose path, with its
+    suffix or without, is how the name ends (`/data/faces/a.jpg` is `a.jpg`) or ends with the name (the key `000012` of
+    a webdataset is `00000/000012.jpg`), unless two images are called so.
+
+    Parameters
+    ----------
+    records : DataFrame
+        `path` and `image_id` of n accepted images.
+    names : sequence of str
+        Of the rows.
+
+    Returns
+    -------
+    (n,) int64
+        Row of each image; -1 where there is none.
+    list of (str, int, int)
+        Images that have several rows, with the first two.
+    """
+    exact: dict[str, list[int]] = {}
+    ending: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        exact.setdefault(name, []).append(i)
+        for end in _ends(name.replace("\\", "/")):
+            ending.setdefault(end, []).append(i)
+    row_of = np.full(records.height, -1, dtype=np.int64)
+    again: dict[str, tuple[str, int, int]] = {}
+    loosely: dict[int, set[str]] = {}
+    for n, (path, image) in enumerate(records.select("path", "image_id").rows()):
+        rows = exact.get(path) or exact.get(image)
+        if not rows:
+            stem = path.rpartition(".")[0] if "." in path.rpartition("/")[2] else path
+            called = (path, stem)
+            rows = next((ending[each] for each in called if each in ending), None) or next(
+                (exact[end] for each in called for end in _ends(each) if end in exact), []
+            )
+            for row in rows[:1]:
+                loosely.setdefault(row, set()).add(path)
+        if rows:
+            row_of[n] = rows[0]
+        if len(rows) > 1:
+            again[path] = (path, rows[0], rows[1])
+    of_several = [row for row, paths in loosely.items() if len(paths) > 1]
+    return np.where(np.isin(row_of, of_several), -1, row_of), [*again.values()]
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Give what a path ends with, from itself to its last part."""
+    parts = name.split("/")
+    return ("/".join(parts[i:]) for i in range(len(parts)))
 
 
 def _candidate(suite: Suite, names: Mapping[str, str], value: str) -> int | None:

@@ -9,7 +9,7 @@ from plumbline.encoders.folders import checkpoint_files
 
 # The files of one family, read as another: the way of the released Trident code.
 AS_OWLVIT = "owlv2 as owlvit"
-CASES = [*(name for name in FAMILIES if name != "stored"), AS_OWLVIT]
+CASES = [*(name for name, family in FAMILIES.items() if not family.stored), AS_OWLVIT]
 DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")),

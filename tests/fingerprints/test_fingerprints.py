@@ -124,7 +124,7 @@ def of_generator(folder):
     return {"family": GENERATOR_FAMILIES["llava"].version} | declared("generations"), np.array(characters, float)
 
 
-COMPUTING = [name for name in FAMILIES if name != "stored"]
+COMPUTING = [name for name, family in FAMILIES.items() if not family.stored]
 CASES = {
     **{f"encoder {name}": lambda folder, name=name: of_encoder(name, folder) for name in COMPUTING},
     **{f"mitigation {name}": lambda _, name=name: of_method(name) for name in METHOD_SETTINGS},
