@@ -1,5 +1,7 @@
 """Each of the six things of CONTRIBUTING.md is one file and rows of tables, and works: its own blocks are the proof."""
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -74,6 +76,16 @@ def copy(tmp_path_factory):
     for table, entry in entries():
         (folder / table).write_text((folder / table).read_text("utf-8") + "\n" + entry, "utf-8")
     return folder
+
+
+@pytest.mark.parametrize("heading", SECTIONS.values(), ids=list(SECTIONS))
+def test_what_the_page_imports_is_there(heading):
+    """For types too, which nothing imports when the page's code runs."""
+    _, content, _ = blocks(heading)
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            assert not [each.name for each in node.names if not hasattr(module, each.name)], node.module
 
 
 def run(*command, cwd):
