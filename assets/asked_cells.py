@@ -67,7 +67,7 @@ def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
     audit = workspace.audit
     for encoder in dict.fromkeys([*([audit.labeller] if audit.labeller else []), *audit.used_encoders]):
         try:
-            families[encoder] = FAMILIES[workspace.checkpoint(encoder).family]
+            families[encoder] = FAMILIES[workspace.checkpoint(encoder, sizes=workspace.sizes).family]
         except PlumblineError as error:
             wrong[encoder] = {str(error): error}
     for dataset, encoder in audit.cells:

@@ -109,6 +109,7 @@ def _asked_details(workspace: Workspace, sliced: AskedSlice, backend: Backend, d
         "decoding": vars(decoding),
         "sent": list(getattr(backend, "sent", vars(decoding))),
         "own_decoding": getattr(backend, "own_decoding", {}),
+        "switches": getattr(backend, "switches", {}),
         "device": backend.device,
     }
 

@@ -23,7 +23,7 @@ from plumbline.recording import unrecorded
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.storage import Committed
 from plumbline.world.folders import PLANTED
-from resources.lvlms import backend_identity
+from resources.lvlms import backend_identity, readable_files
 from resources.workspace import Workspace
 
 
@@ -134,7 +134,9 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
 def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
     entry = workspace.audit.encoders[encoder]
     folder = workspace.encoder_folder(encoder)
-    return architecture_summary(encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings)
+    return architecture_summary(
+        encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=workspace.sizes
+    )
 
 
 def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
@@ -238,8 +240,8 @@ def plan_generation(
         if address is None or not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file():
             continue
         try:
-            files = workspace.lvlm_files(model)
-            reading[model] = how_it_reads(files.family, files.model_type)
+            files = readable_files(workspace, model)
+            reading[model] = how_it_reads(files.family, files.model_type, files.thinking)
         except CheckpointError as error:
             if workspace.audit.strict:
                 raise

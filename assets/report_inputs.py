@@ -221,6 +221,7 @@ def _decoding(details: dict) -> str:
     return (
         ", ".join(sent)
         + seeded
+        + "".join(f", thinking switched {'on' if on else 'off'}" for on in details.get("switches", {}).values())
         + (f"; {', '.join(not_sent)}: the endpoint's own" if not_sent else "")
         + (f"; not {', '.join(other)}, as its own file says" if other else "")
     )

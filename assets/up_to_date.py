@@ -34,7 +34,7 @@ from plumbline.storage.builds import Build, damaged_output, read_build, read_cod
 from plumbline.storage.lake import recorded_audits
 from plumbline.version import __version__
 from resources.encoders import encoder_runtime
-from resources.lvlms import backend_identity, scorer_version
+from resources.lvlms import backend_identity, scorer_version, usable_version
 from resources.workspace import Workspace
 
 NEVER = "not computed yet"
@@ -190,7 +190,7 @@ def _cells(present: Present) -> Standing:
 def _unreadable(workspace: Workspace, model: str) -> str | None:
     """Return all that is wrong with the checkpoint of an encoder; None where it can be read."""
     try:
-        workspace.checkpoint(model)
+        workspace.checkpoint(model, sizes=workspace.sizes)
     except PlumblineError as error:
         return error.in_short
     return None
@@ -228,7 +228,7 @@ def _models(present: Present) -> Standing:
 def _unaskable(workspace: Workspace, model: str) -> str | None:
     """Return all that is wrong with the checkpoint of a generative model; None where it can be read."""
     try:
-        workspace.lvlm_version(model)
+        usable_version(workspace, model)
     except PlumblineError as error:
         return error.in_short
     return None

@@ -8,6 +8,7 @@ from assets.gates import CheckNotPassed, check_words, checks_not_passed, refusal
 from assets.up_to_date import Present, Standing
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
+from resources.lvlms import usable_version
 from resources.workspace import Workspace
 
 
@@ -18,7 +19,7 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
     wrong: dict[str, str] = {}
     for encoder in audit.encoders:
         try:
-            files = workspace.checkpoint(encoder)
+            files = workspace.checkpoint(encoder, sizes=workspace.sizes)
             encoders.add_row(encoder, "yes", FAMILIES[files.family].title, files.weights_sha256[:16] + "…")
         except PlumblineError as error:
             encoders.add_row(encoder, "no", "", error.hint or error.what)
@@ -34,7 +35,7 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
     models = Table("generative model", "there", "version", title="Generative models", title_justify="left")
     for model in audit.lvlms:
         try:
-            models.add_row(model, "yes", workspace.lvlm_version(model)[:16] + "…")
+            models.add_row(model, "yes", usable_version(workspace, model)[:16] + "…")
         except PlumblineError as error:
             models.add_row(model, "no", error.hint or error.what)
             wrong[model] = str(error)

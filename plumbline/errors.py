@@ -39,9 +39,10 @@ class PlumblineError(Exception):
         """Return one error with everything that several say; the one itself where there is one."""
         if len(errors) == 1:
             return errors[0]
-        messages = (str(error).replace("\n", "\n  ") for error in errors)
-        together = cls(f"{len(errors)} things are wrong:" + "".join(f"\n- {one}" for one in messages))
-        together.parts = tuple(errors)
+        parts = [part for error in errors for part in (error.parts or (error,))]
+        messages = (str(part).replace("\n", "\n  ") for part in parts)
+        together = cls(f"{len(parts)} things are wrong:" + "".join(f"\n- {one}" for one in messages))
+        together.parts = tuple(parts)
         return together
 
     @property

@@ -23,6 +23,7 @@ from resources.workspace import Workspace
 
 if TYPE_CHECKING:
     from plumbline.generators.endpoint import EndpointBackend
+    from plumbline.generators.folders import GeneratorFiles
     from plumbline.http.settings import EndpointSettings
 
 
@@ -120,7 +121,7 @@ def backend_identity(workspace: Workspace, model: str) -> str:
     from plumbline.generators.loaded_model import identity_from_files, library_versions
 
     files, placement = workspace.lvlm_files(model), placement_of(workspace)
-    decides = [files.digest, files.family, placement.dtype, placement.device_kind, library_versions()]
+    decides = [files.digest, files.family, files.thinking, placement.dtype, placement.device_kind, library_versions()]
     kept = workspace.identities / digest_json([decides, code_version(identity_from_files)])
     if kept.is_file():
         return kept.read_text("utf-8")
@@ -151,10 +152,30 @@ def unusable_models(workspace: Workspace) -> dict[str, PlumblineError]:
     wrong = {}
     for model in workspace.audit.asked_models:
         try:
-            workspace.lvlm_version(model)
+            usable_version(workspace, model)
         except PlumblineError as error:
             wrong[model] = error
     return wrong
+
+
+def usable_version(workspace: Workspace, model: str) -> str:
+    """Return the version of a generative model that can be asked; raises PlumblineError with all that is wrong."""
+    if workspace.lvlm_entry(model).address is not None:
+        readable_files(workspace, model)
+    return workspace.lvlm_version(model)
+
+
+def readable_files(workspace: Workspace, model: str) -> GeneratorFiles:
+    """Return the files of a model on this disk, having read all that stands before it; no weights are loaded.
+
+    Raises
+    ------
+    CheckpointError
+        With everything that is wrong with its files; else if tokenizer, processor or chat template cannot be used.
+    """
+    files = workspace.lvlm_files(model, sizes=workspace.sizes)
+    backend_identity(workspace, model)
+    return files
 
 
 def require_askable(workspace: Workspace) -> None:

@@ -157,6 +157,11 @@ class Workspace:
         return self.home / "identities"
 
     @property
+    def sizes(self) -> Path:
+        """Return the folder of which sizes of weights were found not to be those of their configuration."""
+        return self.home / "sizes"
+
+    @property
     def fetched(self) -> Path:
         """Return the folder of checkpoints that `plumbline fetch` got."""
         return self.home / "checkpoints"
@@ -237,7 +242,7 @@ class Workspace:
         folder = self.checkpoint_folder(entry.address)
         return readable_folder(folder, f"encoder `{encoder}`", kept=self.fetched / CONVERTED, model=entry.model)
 
-    def checkpoint(self, encoder: str) -> CheckpointFiles:
+    def checkpoint(self, encoder: str, *, sizes: Path | None = None) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""
         with unrecorded():  # where it lies is not what it is
             entry = self.audit.encoders.get(encoder)
@@ -251,6 +256,7 @@ class Workspace:
             family=entry.family,
             model=entry.model,
             embeddings=entry.embeddings,
+            sizes=sizes,
         )
         self.note("encoder_checkpoint", encoder, value=files.version)
         return files
@@ -262,14 +268,16 @@ class Workspace:
             raise ConfigError("the audit file has no such generative model", where=self.audit_path, found=model)
         return entry
 
-    def lvlm_files(self, model: str) -> GeneratorFiles:
+    def lvlm_files(self, model: str, *, sizes: Path | None = None) -> GeneratorFiles:
         """Return the files of a generative model's checkpoint with their digests, read from disk now."""
         from plumbline.generators.folders import generator_files
 
-        address = self.lvlm_entry(model).address
-        if address is None:
+        entry = self.lvlm_entry(model)
+        if entry.address is None:
             raise ConfigError("this model is no checkpoint: it has no files", where=self.audit_path, found=model)
-        return generator_files(model, address, project=PROJECT, fetched=self.fetched)
+        return generator_files(
+            model, entry.address, project=PROJECT, fetched=self.fetched, thinking=entry.thinking, sizes=sizes
+        )
 
     def decoding(self, model: str) -> Decoding:
         """Return how a generative model draws tokens: as its entry says, else as all do, else as its own file says."""
@@ -338,7 +346,8 @@ class Workspace:
         if entry.answers is not None:
             return self.stored_answers(model).identity
         files = self.lvlm_files(model)
-        return digest_json([files.family, files.digest])
+        switched = [] if files.thinking is None else [files.thinking]
+        return digest_json([files.family, files.digest, *switched])
 
     def user_file(self, path: str) -> Path:
         """Return the place of a file that the audit file names; relative paths start at the checkout.

@@ -7,7 +7,7 @@ One mechanism for encoders, generators and scorers: an address leads to a folder
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,6 +58,10 @@ TRANSFORMERS_ATTENTION = (
     *PLAIN_ATTENTION, "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention", "paged|eager"
 )  # fmt: skip
 """All that transformers 5 has itself; harmless only where the loader says another one, which then counts."""
+
+
+Also = Callable[[Sequence[Path]], None]
+"""What else is asked of a folder, given its weights, none where they are absent; raises CheckpointError."""
 
 
 class FolderContents(NamedTuple):
@@ -146,6 +150,7 @@ def transformers_contents(
     image_processor: bool = True,
     parts: bool = False,
     subfolders: Sequence[str] = (),
+    also: Also | None = None,
 ) -> FolderContents:
     """Return what decides a checkpoint of transformers.
 
@@ -159,6 +164,8 @@ def transformers_contents(
         Whether it must have one; whether the weights may be in several files with an index.
     subfolders : sequence of str
         Folders below with a tokenizer of their own.
+    also : callable, optional
+        See `Also`.
 
     Raises
     ------
@@ -170,18 +177,21 @@ def transformers_contents(
     wrong: list[CheckpointError] = []
     weights: tuple[Path, ...] = ()
     for each in folders:
-        with _noting(wrong):
+        with noting(wrong):
             # Which attention computes is said when the model is loaded, whatever the configuration names.
             refuse_code(each, attention=TRANSFORMERS_ATTENTION)
-    with _noting(wrong):
+    with noting(wrong):
         weights = _weights(folder, of, parts=parts)
+    if also is not None:
+        with noting(wrong):
+            also(weights)
     if image_processor:
-        with _noting(wrong):
+        with noting(wrong):
             lacking = f"the checkpoint of {of} has no files of an image processor"
-            _require_files(folder, IMAGE_PROCESSOR, lacking=lacking)
+            require_files(folder, IMAGE_PROCESSOR, lacking=lacking)
     for each in folders:
-        with _noting(wrong):
-            _require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+        with noting(wrong):
+            require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
     if wrong:
         raise CheckpointError.all_of(wrong)
     files = [*weights, *(path for each in folders for path in model_files(each))]
@@ -189,7 +199,7 @@ def transformers_contents(
 
 
 @contextmanager
-def _noting(wrong: list[CheckpointError]) -> Iterator[None]:
+def noting(wrong: list[CheckpointError]) -> Iterator[None]:
     """Go on after what is wrong with a checkpoint: all of it is told at once."""
     try:
         yield
@@ -266,7 +276,7 @@ def _pairs(content: Any) -> Iterator[tuple[str, Any]]:
             parts.extend(part)
 
 
-def _require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: str) -> None:
+def require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: str) -> None:
     """Refuse a folder in which none of several sets of files is whole.
 
     Parameters

@@ -275,6 +275,8 @@ class LvlmEntry(Part):
     """id of the language model that it was built on; that is told in words what is pictured"""
     decoding: DecodingSettings = DecodingSettings()
     """how this one draws tokens, in place of `generation.decoding`"""
+    thinking: bool | None = None
+    """switches a checkpoint's thinking off or on, where its chat template can; when absent as the template has it"""
     planted_source: SourceName | None = None
     """for checkpoints of the planted world: their source"""
 
@@ -284,6 +286,8 @@ class LvlmEntry(Part):
             raise ValueError("either `address` or `endpoint` or `answers`")
         if self.answers is not None and self.decoding.said:
             raise ValueError("no `decoding` with `answers`: they were given elsewhere")
+        if self.thinking is not None and self.address is None:
+            raise ValueError("`thinking` with `address` alone: it is told to a checkpoint's chat template")
         return self
 
 

@@ -18,7 +18,7 @@ from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, read_configuration
 from plumbline.encoders.torch_encoder import as_rows, replaced_embeddings, require_start, with_placeholders
-from plumbline.encoders.transformers_encoder import ImageProcessor, TransformersEncoder
+from plumbline.encoders.transformers_encoder import Classes, ImageProcessor, TransformersEncoder
 from plumbline.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ class DualTowers(TransformersEncoder):
     processor_class = ""
 
     def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
-        model_type = str(read_configuration(files.folder / TRANSFORMERS_CONFIG).get("model_type"))
-        self.model_class, self.processor_class = self._own_classes(files.folder, model_type)
         super().__init__(files, placement)
         self.logit_scale, self.logit_bias = scale_and_bias(self._model, files.folder)
         self.width = int(self.embed_texts(["a photo"]).shape[1])
@@ -61,8 +59,9 @@ class DualTowers(TransformersEncoder):
         with self._forward():
             return as_rows(vectors(self._model.get_text_features(**self._tokens(texts))))
 
-    def _own_classes(self, folder: Path, model_type: str) -> tuple[str, str]:
-        """Return the names of the classes of model and processor.
+    @classmethod
+    def classes(cls, folder: Path) -> Classes:
+        """Return the classes of transformers that read a folder.
 
         Raises
         ------
@@ -73,9 +72,10 @@ class DualTowers(TransformersEncoder):
         from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
+        model_type = str(read_configuration(folder / TRANSFORMERS_CONFIG).get("model_type"))
         names = (
-            self.model_class or MODEL_MAPPING_NAMES.get(model_type),
-            self.processor_class or PROCESSOR_MAPPING_NAMES.get(model_type),
+            cls.model_class or MODEL_MAPPING_NAMES.get(model_type),
+            cls.processor_class or PROCESSOR_MAPPING_NAMES.get(model_type),
         )
         model = getattr(transformers, str(names[0]), None)
         lacking = [method for method in _METHODS if not hasattr(model, method)]
@@ -86,7 +86,7 @@ class DualTowers(TransformersEncoder):
                 found=f"model_type: {model_type}, class {names[0]}, processor {names[1]}",
                 expected=f"a model with {' and '.join(_METHODS)}, and a processor of images and texts",
             )
-        return str(names[0]), str(names[1])
+        return Classes(str(names[0]), str(names[1]))
 
     def _image_inputs(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"pixel_values": self._pixels(batch)}

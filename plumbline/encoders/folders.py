@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from plumbline.checkpoints.families import family_of_folder, family_of_model_typ
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.checkpoints.loading import loading
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
+from plumbline.checkpoints.sizes import require_sizes
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents
@@ -22,6 +24,9 @@ from plumbline.encoders.stored_embeddings import EmbeddingsSettings, StoredEmbed
 from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
+
+if TYPE_CHECKING:
+    import torch
 
 
 class CheckpointContents(NamedTuple):
@@ -31,18 +36,37 @@ class CheckpointContents(NamedTuple):
     contents: FolderContents
 
 
-def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None) -> CheckpointContents:
+def checkpoint_contents(
+    folder: Path, *, encoder: str, family: str | None = None, sizes: Path | None = None
+) -> CheckpointContents:
     """Return the family of a checkpoint folder and the files that decide what it computes; no weights are read.
+
+    Parameters
+    ----------
+    sizes : Path, optional
+        Folder of what was found of sizes: given, weights of other sizes than the configuration's are refused.
 
     Raises
     ------
     CheckpointError
-        As `locate` does.
+        As `locate` does; with everything that is wrong.
     """
     read_as, of = _family(folder, encoder, family), f"encoder `{encoder}`"
+
+    def of_these_sizes(weights: Sequence[Path]) -> None:
+        if sizes is not None:
+            config = OPEN_CLIP_CONFIG if read_as.name == "open_clip" else TRANSFORMERS_CONFIG
+            require_sizes(folder, weights, partial(_architecture, folder, read_as), configuration=config, kept=sizes)
+
     if read_as.name == "open_clip":
-        return CheckpointContents(read_as, open_clip_contents(folder, of))
-    return CheckpointContents(read_as, transformers_contents(folder, of, parts=True))
+        return CheckpointContents(read_as, open_clip_contents(folder, of, also=of_these_sizes))
+    return CheckpointContents(read_as, transformers_contents(folder, of, parts=True, also=of_these_sizes))
+
+
+def _architecture(folder: Path, family: Family) -> torch.nn.Module:
+    """Return the model of a folder, built without numbers."""
+    model: torch.nn.Module = import_class(family.adapter, below="plumbline.encoders").architecture(folder)
+    return model
 
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
@@ -93,7 +117,9 @@ def _require_readable(folder: Path, encoder: str) -> str:
     return model_type
 
 
-def locate(address: Address, *, fetched: Path, encoder: str, family: str | None = None) -> CheckpointFiles:
+def locate(
+    address: Address, *, fetched: Path, encoder: str, family: str | None = None, sizes: Path | None = None
+) -> CheckpointFiles:
     """Return the files of a checkpoint that is on this disk, with their digests.
 
     Parameters
@@ -105,6 +131,8 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
     family : str, optional
         Name in `FAMILIES`; by default found from the files. `open_clip_config.json` means open_clip, and wins where
         both libraries' configurations are there; else the `model_type` of `config.json` decides.
+    sizes : Path, optional
+        See `checkpoint_contents`.
 
     Raises
     ------
@@ -121,7 +149,7 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
         what=f"the checkpoint of encoder `{encoder}`",
         fetch=f"`plumbline fetch {encoder}`",
     )
-    read_as, contents = checkpoint_contents(folder, encoder=encoder, family=family)
+    read_as, contents = checkpoint_contents(folder, encoder=encoder, family=family, sizes=sizes)
     return CheckpointFiles.read(encoder, folder, contents, read_as.name)
 
 
@@ -134,6 +162,7 @@ def checkpoint_files(
     family: str | None = None,
     model: str | None = None,
     embeddings: EmbeddingsSettings | None = None,
+    sizes: Path | None = None,
 ) -> CheckpointFiles:
     """Return the files of the encoder `encoder`; raises CheckpointError with the way to get them if absent.
 
@@ -151,7 +180,7 @@ def checkpoint_files(
     if place.folder is not None:
         of = f"encoder `{encoder}`"
         place = replace(place, folder=readable_folder(place.folder, of, kept=fetched / CONVERTED, model=model))
-    return locate(place, fetched=fetched, encoder=encoder, family=family)
+    return locate(place, fetched=fetched, encoder=encoder, family=family, sizes=sizes)
 
 
 def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | PairEncoder:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,18 @@ from numpy.typing import NDArray
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import (
+    Also,
     CheckpointFiles,
     FolderContents,
     model_files,
     no_safetensors,
+    noting,
     read_configuration,
     refuse_code,
+    require_files,
 )
 from plumbline.checkpoints.loading import loading, ready_libraries
+from plumbline.checkpoints.sizes import built_without_numbers
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.torch_encoder import (
     Normalisation,
@@ -48,8 +53,21 @@ _OWN_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensor
 _TOKENIZER_OPTIONS = frozenset({"clean", "strip_sep_token", "language"})
 
 
-def open_clip_contents(folder: Path, of: str) -> FolderContents:
+_TOKENIZER = (
+    ("tokenizer.json",), ("tokenizer.model",), ("spiece.model",), ("sentencepiece.bpe.model",), ("vocab.txt",),
+    ("vocab.json", "merges.txt"),
+)  # fmt: skip
+
+
+def open_clip_contents(folder: Path, of: str, *, also: Also | None = None) -> FolderContents:
     """Return what decides an open_clip checkpoint.
+
+    Parameters
+    ----------
+    of : str
+        Whose checkpoint it is, such as "encoder `clip`", for messages.
+    also : callable, optional
+        See `Also`.
 
     Raises
     ------
@@ -57,12 +75,27 @@ def open_clip_contents(folder: Path, of: str) -> FolderContents:
         If it has no safetensors weights or several, open_clip would load another file than that one, or the
         configuration asks for parts that are not on disk or for code of its own.
     """
-    weights = _open_clip_weights(folder, of)
-    text_folder = _text_folder(folder)
-    deciding = {p.name: p for p in (weights, *model_files(folder))}
+    wrong: list[CheckpointError] = []
+    weights: tuple[Path, ...] = ()
+    text_folder = None
+    with noting(wrong):
+        weights = (_open_clip_weights(folder, of),)
+    if also is not None:
+        with noting(wrong):
+            also(weights)
+    with noting(wrong):
+        text_folder = _text_folder(folder)
+    with noting(wrong):
+        if _part(read_configuration(folder / OPEN_CLIP_CONFIG), "model_cfg", "text_cfg").get("hf_tokenizer_name"):
+            # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
+            refuse_code(folder)
+            require_files(folder, _TOKENIZER, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+    if wrong:
+        raise CheckpointError.all_of(wrong)
+    deciding = {p.name: p for p in (*weights, *model_files(folder))}
     if text_folder is not None:
         deciding |= {f"hf_model_name/{p.name}": p for p in model_files(text_folder)}
-    return FolderContents((weights,), deciding)
+    return FolderContents(weights, deciding)
 
 
 def _open_clip_weights(folder: Path, of: str) -> Path:
@@ -103,9 +136,6 @@ def _text_folder(folder: Path) -> Path | None:
                 expected="an architecture of open_clip or timm; for the text model the absolute path of a folder on "
                 f"disk; of the tokenizer's options {', '.join(sorted(_TOKENIZER_OPTIONS))}",
             )
-    if text.get("hf_tokenizer_name"):
-        # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
-        refuse_code(folder)
     if name:
         refuse_code(Path(str(name)))
     return Path(str(name)) if name else None
@@ -158,6 +188,19 @@ class OpenClipEncoder(TorchEncoder):
         self.logit_bias = 0.0 if bias is None else float(bias.item())
         self.width = int(self.embed_texts(["a photo"]).shape[1])
         self._compile((model.visual, model.text if hasattr(model, "text") else model.transformer))
+
+    @classmethod
+    def architecture(cls, folder: Path) -> torch.nn.Module:
+        """Return the model of a folder, built without numbers."""
+        ready_libraries()
+        import open_clip
+
+        with _without_warnings():
+            return built_without_numbers(
+                lambda: open_clip.create_model(
+                    f"local-dir:{folder}", load_weights=False, pretrained_text=False, device="meta"
+                )
+            )
 
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own evaluation transform to an RGB image, up to its normalisation: uint8."""
@@ -215,17 +258,25 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
 
     address = f"local-dir:{files.folder}"
     expected = "open_clip_config.json, safetensors weights and, if the config names one, a tokenizer"
-    # The file that was digested is loaded by name, whatever else open_clip would choose in the folder; that no weights
-    # came before is no warning then.
+    # The file that was digested is loaded by name, whatever else open_clip would choose in the folder.
+    with (
+        _without_warnings(),
+        loading("open_clip could not load this checkpoint", where=files.folder, expected=expected),
+    ):
+        model, _, transform = open_clip.create_model_and_transforms(
+            address, precision="fp32", load_weights=False, pretrained_text=False
+        )
+        open_clip.load_checkpoint(model, str(files.weights[0]))
+        return model, transform, open_clip.get_tokenizer(address)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Have open_clip not warn of random weights: those of the file come afterwards, or none are wanted."""
     root = logging.getLogger()
     root.addFilter(_without_random_weights)
     try:
-        with loading("open_clip could not load this checkpoint", where=files.folder, expected=expected):
-            model, _, transform = open_clip.create_model_and_transforms(
-                address, precision="fp32", load_weights=False, pretrained_text=False
-            )
-            open_clip.load_checkpoint(model, str(files.weights[0]))
-            return model, transform, open_clip.get_tokenizer(address)
+        yield
     finally:
         root.removeFilter(_without_random_weights)
 

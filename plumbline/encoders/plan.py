@@ -25,7 +25,13 @@ class ArchitectureSummary:
 
 
 def architecture_summary(
-    encoder: str, address: str, folder: Path, *, family: str | None = None, embeddings: EmbeddingsSettings | None = None
+    encoder: str,
+    address: str,
+    folder: Path,
+    *,
+    family: str | None = None,
+    embeddings: EmbeddingsSettings | None = None,
+    sizes: Path | None = None,
 ) -> ArchitectureSummary:
     """Summarise a checkpoint from its configuration or, where it is not on this disk, from the studies.
 
@@ -37,16 +43,18 @@ def architecture_summary(
         Id, address, family and settings of stored embeddings of the audit file.
     folder : Path
         Where the checkpoint lies, if it does.
+    sizes : Path, optional
+        See `checkpoint_contents`.
 
     Raises
     ------
     CheckpointError
-        If what lies there is no checkpoint of a known family.
+        If what lies there is no checkpoint of a known family; with everything that is wrong with it.
     """
     if address.startswith(STORED):
         return ArchitectureSummary(FAMILIES[stored_family(folder, embeddings or EmbeddingsSettings())], 0)
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
-        read_as = checkpoint_contents(folder, encoder=encoder, family=family).family
+        read_as = checkpoint_contents(folder, encoder=encoder, family=family, sizes=sizes).family
         return ArchitectureSummary(read_as, _width(folder, read_as))
     known = recognise(address)
     name = family or (known.family if known and known.family else "open_clip")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.loading import FROM_DISK, loading, ready_libraries, whole_model
+from plumbline.checkpoints.sizes import built_without_numbers
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
@@ -159,6 +160,13 @@ class ImageProcessor:
         return np.asarray(self.normalisation(self.prepare(image)[None], device="cpu").numpy())
 
 
+class Classes(NamedTuple):
+    """Names of transformers' classes of the model, and of what joins its image processor and its tokenizer."""
+
+    model: str
+    processor: str
+
+
 class TransformersEncoder(TorchEncoder):
     """A checkpoint loaded by transformers from its folder.
 
@@ -220,6 +228,21 @@ class TransformersEncoder(TorchEncoder):
         )
         self._context = self._longest_text(model.config.text_config)
 
+    @classmethod
+    def classes(cls, folder: Path) -> Classes:
+        """Return the classes of transformers that read a folder."""
+        return Classes(cls.model_class, cls.processor_class)
+
+    @classmethod
+    def architecture(cls, folder: Path) -> torch.nn.Module:
+        """Return the model of a folder, built without numbers."""
+        ready_libraries()
+        import transformers
+
+        model_class = getattr(transformers, cls.classes(folder).model)
+        config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+        return built_without_numbers(lambda: model_class(config))
+
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""
         return self._images.prepare(image)
@@ -231,14 +254,15 @@ class TransformersEncoder(TorchEncoder):
         """Return the model, the tokenizer, and the processor that joins it to the image processor."""
         import transformers
 
-        expected = f"a checkpoint of {self.model_class} with its image processor and tokenizer"
+        model_class, processor_class = self.classes(files.folder)
+        expected = f"a checkpoint of {model_class} with its image processor and tokenizer"
         with loading("transformers could not load this checkpoint", where=files.folder, expected=expected):
             model = whole_model(
-                getattr(transformers, self.model_class),
+                getattr(transformers, model_class),
                 files.folder,
                 dtype="float32",
                 weights=files.weights[0],
-                of=self.model_class,
+                of=model_class,
                 may_be_left=lambda name: name.startswith(self.other_heads),
                 key_mapping=self.renamed or None,
             )
@@ -246,7 +270,7 @@ class TransformersEncoder(TorchEncoder):
             images = getattr(transformers, self.image_processor_class)
             options = {"backend": self.image_backend} if self.image_processor_class == "AutoImageProcessor" else {}
             image_processor = images.from_pretrained(files.folder, **options, **FROM_DISK)
-            joined = getattr(transformers, self.processor_class)(image_processor=image_processor, tokenizer=tokenizer)
+            joined = getattr(transformers, processor_class)(image_processor=image_processor, tokenizer=tokenizer)
         return model, tokenizer, joined
 
     def _longest_text(self, text_config: Any) -> int:

@@ -46,6 +46,9 @@ SHARES = {
 READS_TOGETHER = {"paligemma": "PaliGemma"}
 """`model_type` and name of proved models whose image and prompt look at each other: they are read together."""
 
+WITHOUT_TEMPLATE = {"paligemma": "<image>{}"}
+"""`model_type` -> what its model card writes where there is no chat template."""
+
 UNPROVED = (
     "aria", "aya_vision", "chameleon", "cohere2_vision", "cohere_compass", "cosmos3_edge", "deepseek_vl",
     "deepseek_vl_hybrid", "dots3_note", "emu3", "ernie4_5_vl_moe", "exaone4_5", "fast_vlm", "fuyu", "gemma3n",
@@ -107,8 +110,19 @@ GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
 """LLaVA-1.5, BakLLaVA (Mistral inside) and LLaVA-Gemma are one architecture of transformers, and so one family."""
 
 
-def how_it_reads(family: str, model_type: str) -> str:
-    """Return how a model reads an image and the prompts about it, for people."""
+def how_it_reads(family: str, model_type: str, thinking: bool | None = None) -> str:
+    """Return how a model reads an image and the prompts about it, for people.
+
+    Parameters
+    ----------
+    thinking : bool, optional
+        What the audit file says of it.
+    """
+    switched = "" if thinking is None else f"; its thinking is switched {'on' if thinking else 'off'}"
+    return _reads(family, model_type) + switched
+
+
+def _reads(family: str, model_type: str) -> str:
     if model_type in UNPROVED:
         return f"image and prompt together, by transformers' generate; nobody has tested {model_type} here"
     if model_type in READS_TOGETHER:

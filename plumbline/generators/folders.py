@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder
-from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
+from plumbline.checkpoints.folders import (
+    CheckpointFiles,
+    FolderContents,
+    noting,
+    read_configuration,
+    transformers_contents,
+)
+from plumbline.checkpoints.loading import FROM_DISK, ready_libraries
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
+from plumbline.checkpoints.sizes import built_without_numbers, require_sizes
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
-from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, GeneratorFamily
+from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT, NOT_MEANT, WITHOUT_TEMPLATE, GeneratorFamily
+from plumbline.generators.thinking import SWITCHES, switch_in
 from plumbline.imports import import_class
+
+if TYPE_CHECKING:
+    import torch
 
 CHAT_TEMPLATE = "chat_template.jinja"
 QFORMER_TOKENIZER = "qformer_tokenizer"
@@ -31,6 +44,12 @@ DRAWN_AS: dict[str, tuple[type, Callable[[float], bool]]] = {
 _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max_new_tokens", "use_cache")
 
 
+PROCESSOR_TEMPLATES = (CHAT_TEMPLATE, "chat_template.json", "processor_config.json")
+"""Files in which transformers looks for the chat template of a processor, in its order."""
+
+_TEMPLATES = (*PROCESSOR_TEMPLATES, "tokenizer_config.json")
+
+
 class GeneratorContents(NamedTuple):
     """The family of a folder, the `model_type` of the language model inside, and what decides in it."""
 
@@ -39,35 +58,121 @@ class GeneratorContents(NamedTuple):
     contents: FolderContents
 
 
-def generator_contents(folder: Path, name: str) -> GeneratorContents:
+def generator_contents(
+    folder: Path, name: str, *, thinking: bool | None = None, sizes: Path | None = None
+) -> GeneratorContents:
     """Return what decides a generative model: safetensors whole or in parts, tokenizers, a chat template.
 
     Parameters
     ----------
     name : str
         Id in the audit file, for messages.
+    thinking : bool, optional
+        What the audit file says of it.
+    sizes : Path, optional
+        Folder of what was found of sizes: given, weights of other sizes than the configuration's are refused.
 
     Raises
     ------
     CheckpointError
-        If it is of no known family, has no safetensors weights, image processor or tokenizer, or asks for code,
-        weights, an attention or a quantisation of its own.
+        If it is of no known family; or with everything else that is wrong: no safetensors weights, image processor,
+        tokenizer or chat template, no switch for `thinking` in it, or code, weights, an attention or a quantisation of
+        its own.
     """
     of = f"model `{name}`"
     hint = "serve it behind an OpenAI-compatible address, and give that address in the audit file"
     _refuse_not_meant(folder, of)
     family = family_of_folder(GENERATOR_FAMILIES, folder, of, hint=hint)
-    contents = transformers_contents(
-        folder,
-        of,
-        tokenizer=_TOKENIZER,
-        image_processor=family.sees,
-        parts=True,
-        subfolders=(QFORMER_TOKENIZER,) if family.name == "instructblip" else (),
-    )
+    wrong: list[CheckpointError] = []
+    contents, text_model = FolderContents((), {}), ""
+
+    def of_these_sizes(weights: Sequence[Path]) -> None:
+        if sizes is not None:
+            build = partial(_architecture, folder, family.name)
+            require_sizes(folder, weights, build, configuration=TRANSFORMERS_CONFIG, kept=sizes)
+
+    with noting(wrong):
+        contents = transformers_contents(
+            folder,
+            of,
+            tokenizer=_TOKENIZER,
+            image_processor=family.sees,
+            parts=True,
+            subfolders=(QFORMER_TOKENIZER,) if family.name == "instructblip" else (),
+            also=of_these_sizes,
+        )
+    with noting(wrong):
+        text_model = _text_model(folder, family, of)
+    with noting(wrong):
+        _require_template(folder, family, of, thinking)
+    if wrong:
+        raise CheckpointError.all_of(wrong)
     if (template := folder / CHAT_TEMPLATE).is_file():
         contents.deciding[CHAT_TEMPLATE] = template
-    return GeneratorContents(family, _text_model(folder, family, of), contents)
+    return GeneratorContents(family, text_model, contents)
+
+
+def _architecture(folder: Path, family: str) -> torch.nn.Module:
+    """Return the model of a folder, built without numbers."""
+    ready_libraries()
+    import transformers
+
+    model_class = getattr(transformers, class_of_model(family, _model_type(folder)))
+    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+    return built_without_numbers(lambda: getattr(model_class, "from_config", model_class)(config))
+
+
+def class_of_model(family: str, model_type: str) -> str:
+    """Return the class of transformers that holds a model."""
+    if family != IMAGE_TEXT:
+        return GENERATOR_FAMILIES[family].model_class
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    return str(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[model_type])
+
+
+def _require_template(folder: Path, family: GeneratorFamily, of: str, thinking: bool | None) -> None:
+    """Refuse a folder without the chat template that its family needs, or without the switch that is asked for."""
+    template = chat_template(folder)
+    if template is None and family.name == IMAGE_TEXT and _model_type(folder) not in WITHOUT_TEMPLATE:
+        raise CheckpointError(
+            f"the checkpoint of {of} has no chat template, and none is documented for its type",
+            where=folder,
+            found=f"model_type: {_model_type(folder)}, no {CHAT_TEMPLATE}",
+            expected=f"{CHAT_TEMPLATE}, or a template in {', '.join(_TEMPLATES[1:])}",
+        )
+    if thinking is not None and (template is None or switch_in(template) is None):
+        raise CheckpointError(
+            f"the thinking of {of} cannot be switched {'on' if thinking else 'off'}: its chat template has no switch",
+            where=folder,
+            found=f"thinking: {str(thinking).lower()}, and "
+            + ("no chat template" if template is None else f"a template that reads none of {' and '.join(SWITCHES)}"),
+            expected=f"a chat template that reads {' or '.join(SWITCHES)}",
+            hint="leave `thinking` out: what a model thinks is kept apart from its answer, counted, and never scored",
+        )
+
+
+def chat_template(folder: Path, names: Sequence[str] = _TEMPLATES) -> str | None:
+    """Return the chat template that transformers would find in a folder; None without one.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Files to look into, in this order.
+    """
+    for name in names:
+        if not (path := folder / name).is_file():
+            continue
+        if name == CHAT_TEMPLATE:
+            return path.read_text("utf-8")
+        template = read_configuration(path).get("chat_template")
+        if isinstance(template, list):
+            # Several, by their names.
+            named = [one for one in template if isinstance(one, dict)]
+            template = next((one.get("template") for one in named if one.get("name") == "default"), None)
+        if isinstance(template, str):
+            return template
+    return None
 
 
 def _model_type(folder: Path) -> str:
@@ -115,15 +220,26 @@ class GeneratorFiles(CheckpointFiles):
         Whether it takes images.
     own_decoding : dict
         What the checkpoint's `generation_config.json` says of how to draw tokens: see `own_decoding`.
+    thinking : bool or None
+        What the audit file says of it; None where the chat template decides.
     """
 
     model_type: str
     text_model: str
     sees: bool
     own_decoding: dict[str, Any]
+    thinking: bool | None = None
+
+    @property
+    def switches(self) -> dict[str, bool]:
+        """Return what the chat template is told beside the messages: whether to think, by its own name for that."""
+        template = chat_template(self.folder) or ""
+        return {} if self.thinking is None else {str(switch_in(template)): self.thinking}
 
 
-def generator_files(name: str, address: str, *, project: Path, fetched: Path) -> GeneratorFiles:
+def generator_files(
+    name: str, address: str, *, project: Path, fetched: Path, thinking: bool | None = None, sizes: Path | None = None
+) -> GeneratorFiles:
     """Return the files of a generative model that is on this disk, with their digests.
 
     Weights that are pickles are converted to safetensors first, once (`plumbline.checkpoints.pickled`).
@@ -138,6 +254,8 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
         Where relative paths start.
     fetched : Path
         Folder in which `plumbline fetch` keeps what it got.
+    thinking, sizes
+        See `generator_contents`.
 
     Raises
     ------
@@ -150,10 +268,10 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
     if parsed.folder is not None:
         folder = readable_folder(folder, f"model `{name}`", kept=fetched / CONVERTED)
-    family, text_model, contents = generator_contents(folder, name)
+    family, text_model, contents = generator_contents(folder, name, thinking=thinking, sizes=sizes)
     return GeneratorFiles.read(
         name, folder, contents, family.name, model_type=_model_type(folder), text_model=text_model, sees=family.sees,
-        own_decoding=own_decoding(folder),
+        own_decoding=own_decoding(folder), thinking=thinking,
     )  # fmt: skip
 
 

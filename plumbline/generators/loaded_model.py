@@ -13,7 +13,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
 from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT
-from plumbline.generators.folders import GeneratorFiles
+from plumbline.generators.folders import GeneratorFiles, class_of_model
 from plumbline.generators.prompt_format import TURN_ENDS, Conversation, format_of
 from plumbline.images.decoding import DECODING_VERSION
 
@@ -39,7 +39,7 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
     ready_libraries()
     import transformers
 
-    model_class = _model_class(files)
+    model_class = class_of_model(files.family, files.model_type)
     with _loading(files, f"a checkpoint of {model_class}"):
         model = whole_model(
             getattr(transformers, model_class),
@@ -54,14 +54,6 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
     if placement.device == "cpu":
         clone_weights(model)
     return model
-
-
-def _model_class(files: GeneratorFiles) -> str:
-    if files.family != IMAGE_TEXT:
-        return GENERATOR_FAMILIES[files.family].model_class
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
-    return str(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[files.model_type])
 
 
 def load_tokenizer(files: GeneratorFiles, subfolder: str = "") -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from plumbline.checkpoints.folders import read_configuration
 from plumbline.errors import CheckpointError, GenerationError
-from plumbline.generators.folders import CHAT_TEMPLATE, GeneratorFiles
+from plumbline.generators.families import WITHOUT_TEMPLATE
+from plumbline.generators.folders import PROCESSOR_TEMPLATES, GeneratorFiles, chat_template
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,6 +65,8 @@ class PromptFormat:
     sees : bool
     starts : bool
         Whether the tokenizer adds its start token; templates of tokenizers say it themselves.
+    switches : mapping
+        What a chat template is told beside the messages.
     """
 
     tokenizer: Any
@@ -72,6 +74,7 @@ class PromptFormat:
     content: Literal["parts", "text", "slot"]
     sees: bool
     starts: bool
+    switches: Mapping[str, bool] = field(default_factory=dict)
 
     def render(self, prompt: str) -> str:
         """Return the whole text that the model reads, with one image token where it sees."""
@@ -82,7 +85,7 @@ class PromptFormat:
             content = [{"type": "image"}, {"type": "text", "text": prompt}]
         messages = [{"role": "user", "content": content}]
         rendered = self.tokenizer.apply_chat_template(
-            messages, chat_template=self.template, tokenize=False, add_generation_prompt=True
+            messages, chat_template=self.template, tokenize=False, add_generation_prompt=True, **self.switches
         )
         return str(rendered)
 
@@ -113,7 +116,7 @@ class PromptFormat:
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the tokens beside the tokenizer, for a digest."""
-        return {"template": self.template, "content": self.content, "starts": self.starts}
+        return {"template": self.template, "content": self.content, "starts": self.starts, **self.switches}
 
 
 def misplaced(prompt: str, found: object) -> GenerationError:
@@ -141,7 +144,7 @@ class Conversation:
     Raises
     ------
     CheckpointError
-        If it has no chat template, or one that takes no image and prompt.
+        If its chat template takes no image and prompt.
     """
 
     def __init__(self, processor: Any, files: GeneratorFiles) -> None:
@@ -149,16 +152,10 @@ class Conversation:
 
         self._processor, self.tokenizer = processor, processor.tokenizer
         self._settings = {"processor": type(processor).__name__, "images": type(processor.image_processor).__name__}
+        self._switches = files.switches
         processor.image_processor = _PreparedOnce(processor.image_processor)
         template = processor.chat_template or self.tokenizer.chat_template
-        self._plain = _PLAIN.get(files.model_type) if template is None else None
-        if template is None and self._plain is None:
-            raise CheckpointError(
-                "this checkpoint has no chat template, and none is documented for its type",
-                where=files.folder,
-                found=f"model_type: {files.model_type}, no {CHAT_TEMPLATE}",
-                expected=f"{CHAT_TEMPLATE}, or a template in processor_config.json or tokenizer_config.json",
-            )
+        self._plain = WITHOUT_TEMPLATE.get(files.model_type) if template is None else None
         grey = Image.new("RGB", (64, 48), (127, 127, 127))
         import jinja2
 
@@ -189,6 +186,7 @@ class Conversation:
                     tokenize=True,
                     return_dict=True,
                     return_tensors="pt",
+                    **self._switches,
                 )
         except ValueError as error:
             raise misplaced(prompt, error) from error
@@ -200,7 +198,7 @@ class Conversation:
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the tokens beside the checkpoint's files, for a digest."""
-        return self._settings
+        return self._settings | self._switches
 
     def _unfit(self, files: GeneratorFiles, found: object) -> CheckpointError:
         return CheckpointError(
@@ -209,10 +207,6 @@ class Conversation:
             found=found,
             expected="one image and the prompt in what it renders",
         )
-
-
-_PLAIN = {"paligemma": "<image>{}"}
-"""`model_type` -> what its model card writes where there is no chat template."""
 
 
 class _PreparedOnce:
@@ -258,7 +252,7 @@ def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
     sees = files.sees
     templates = dict(_templates(tokenizer, files.folder, sees=sees))
     formats = [
-        PromptFormat(tokenizer, template, content, sees, starts=where == "processor")
+        PromptFormat(tokenizer, template, content, sees, starts=where == "processor", switches=files.switches)
         for where, template in templates.items()
         for content in (("parts", "text") if sees else ("text",))
     ]  # fmt: skip
@@ -276,25 +270,13 @@ def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
 
 
 def _templates(tokenizer: Any, folder: Path, *, sees: bool) -> Iterator[tuple[str, str]]:
-    if sees and (processor_template := _processor_template(folder)) is not None:
+    if sees and (processor_template := chat_template(folder, PROCESSOR_TEMPLATES)) is not None:
         yield "processor", processor_template
     template = tokenizer.chat_template
     if isinstance(template, dict):
         template = template.get("default")
     if isinstance(template, str):
         yield "tokenizer", template
-
-
-def _processor_template(folder: Path) -> str | None:
-    """Return the chat template that a processor of this folder would have, where transformers looks for it."""
-    if (folder / CHAT_TEMPLATE).is_file():
-        return (folder / CHAT_TEMPLATE).read_text("utf-8")
-    for name in ("chat_template.json", "processor_config.json"):
-        if (folder / name).is_file():
-            chat_template = read_configuration(folder / name).get("chat_template")
-            if isinstance(chat_template, str):
-                return chat_template
-    return None
 
 
 def _fits(candidate: PromptFormat) -> bool:

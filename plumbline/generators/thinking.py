@@ -10,6 +10,21 @@ MARKS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<|channel>thought",
 """What stands before and after the thinking of Qwen and most others, Mistral, Gemma 4 and Kimi."""
 
 
+SWITCHES = ("enable_thinking", "thinking")
+"""What chat templates call the switch: Qwen, Gemma 4, GLM and most others, then DeepSeek, Kimi and Granite."""
+
+
+def switch_in(template: str) -> str | None:
+    """Return what a chat template calls its switch for thinking; None where it reads none."""
+    import jinja2
+
+    # Tokens of Jinja alone: transformers' own tags are no matter, and `message.thinking` is no switch.
+    tokens = [(kind, value) for _, kind, value in jinja2.Environment().lex(template) if kind != "whitespace"]  # noqa: S701
+    before = [("", ""), *tokens]
+    read = {value for (_, last), (kind, value) in zip(before, tokens, strict=False) if kind == "name" and last != "."}
+    return next((name for name in SWITCHES if name in read), None)
+
+
 class Apart(NamedTuple):
     """A text in two: what was thought, without its marks, and the answer."""
 

@@ -68,7 +68,7 @@ class TransformersBackend:
     rows_at_once : int or None
         Answers that are written at once. None until the first prompt that is read on a GPU shows how many fit. Halved,
         for the rest of this backend's life, when memory runs out.
-    own_decoding : dict
+    own_decoding, switches : dict
         See `GeneratorFiles`.
     parameters : int
         Number of weights.
@@ -91,7 +91,7 @@ class TransformersBackend:
         self.at_once = SUBJECTS_AT_ONCE[kind]
         self.rows_at_once: int | None = ROWS_ON_CPU if kind == "cpu" else None
         self._images_at_once: int | None = self.at_once
-        self.own_decoding = files.own_decoding
+        self.own_decoding, self.switches = files.own_decoding, files.switches
         self.parameters = sum(p.numel() for p in self._model.parameters())
         self._source = files.weights_sha256
         self._thoughts = Thoughts(self._tokenizer, self._prompts.example())

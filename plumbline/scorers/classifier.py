@@ -249,8 +249,6 @@ def _model(transformers: Any, files: CheckpointFiles, dtype: str) -> Any:
         weights=files.folder,
         of="a trained sequence classifier",
         may_be_left=_UNUSED.search,
-        # They are refused all the same, by name.
-        ignore_mismatched_sizes=True,
     )
     clone_weights(model)
     return model

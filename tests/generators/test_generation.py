@@ -12,7 +12,7 @@ import pytest
 import torch
 from forked import server
 from PIL import Image
-from tiny_lvlms import write_llava
+from tiny_image_text import IMAGE_TEXT
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
@@ -229,11 +229,11 @@ def test_a_full_disk_is_an_error_of_storage_and_nothing_half_is_read(store, monk
     assert generate(Double(), rows(), DECODING, store).generated == 20
 
 
-# A real model, killed.
+# Real models, killed: one that shares an image's reading, and one that `generate` reads with each prompt.
 
 
 def real(folder):
-    """A tiny LLaVA, loaded as any other, and what it is asked of six images."""
+    """A tiny model, loaded as any other, and what it is asked of six images."""
     torch.set_num_threads(1)
     files = generator_files("tiny", "local-dir:model", project=folder, fetched=folder)
     backend = load_backend(files, Placement())
@@ -270,8 +270,9 @@ generate_and_die(pathlib.Path({str(folder)!r}), {row})
     return process.returncode
 
 
-def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path, one_thread):
-    write_llava(tmp_path / "model")
+@pytest.mark.parametrize("model", ["qwen2_5_vl", "paligemma"])
+def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(model, tmp_path, one_thread):
+    IMAGE_TEXT[model](tmp_path / "model")
     for number in range(6):
         pixels = np.random.default_rng(number).integers(0, 256, (36, 36, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")

@@ -1,5 +1,8 @@
 """Today's models of images and texts: each type against its own processor and `generate`, row by row."""
 
+import json
+import re
+import shutil
 from functools import cache
 
 import numpy as np
@@ -173,12 +176,50 @@ def test_a_template_that_puts_the_prompt_first_is_read_whole(tmp_path, subjects)
     assert answered(backend, asked[2:3], DECODING) == answers[2:3]
 
 
-def test_a_checkpoint_without_a_chat_template_says_so(tmp_path):
+def test_all_that_a_folder_lacks_is_said_at_once(tmp_path):
     IMAGE_TEXT["mistral3"](tmp_path)
-    (tmp_path / "chat_template.jinja").unlink()
-    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
-    with pytest.raises(CheckpointError, match="has no chat template"):
-        load_backend(files, Placement())
+    for name in ("chat_template.jinja", "tokenizer.json", "processor_config.json"):
+        (tmp_path / name).unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["text_config"]["vocab_size"] += 7
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="4 things are wrong") as refused:
+        generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path, sizes=tmp_path / "sizes")
+    parts = (
+        r"embed_tokens.weight: 320 x 32[\s\S]*327 x 32", "no files of an image processor", "no files of a tokenizer",
+        "no chat template, and none is documented",
+    )  # fmt: skip
+    assert all(re.search(part, str(refused.value)) for part in parts)
+
+
+def test_thinking_is_switched_off_by_the_templates_own_switch(tmp_path, loaded, subjects):
+    before, always = loaded("qwen3_5")
+    shutil.copytree(before, tmp_path, dirs_exist_ok=True)
+    template, switch = tmp_path / "chat_template.jinja", "{% if enable_thinking is defined and not enable_thinking %}"
+    template.write_text(
+        template.read_text().replace("<think>\n", switch + "<think>\n\n</think>\n{% else %}<think>\n{% endif %}")
+    )
+    backends = {}
+    for thinking in (None, True, False):
+        files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path, thinking=thinking)
+        backends[thinking] = load_backend(files, Placement())
+        assert identity_from_files(files, Placement()) == backends[thinking].identity
+    assert len({backend.identity for backend in backends.values()}) == 3
+    asked = rows(always, subjects[:2], DECODING)
+    thought, same, silent = (answered(backends[said], asked, DECODING) for said in (None, True, False))
+    assert [answer.thinking for answer in thought] == [answer.thinking for answer in same]
+    assert all(answer.thinking_tokens == answer.new_tokens > 0 and not answer.text for answer in thought)
+    # What a model thinks all the same (this one draws its tokens) is kept apart as ever.
+    answers = [answer.text for answer in silent if answer.thinking_tokens == 0]
+    assert sum(map(bool, answers)) > len(silent) / 2
+    # The processor's own tokens of the same words.
+    processor = backends[False]._prompts._processor
+    content = [{"type": "image", "image": decode(asked[0].subject.path)}, {"type": "text", "text": PROMPTS[0]}]
+    own = processor.apply_chat_template(
+        [{"role": "user", "content": content}], tokenize=True, return_dict=True, add_generation_prompt=True,
+        enable_thinking=False,
+    )  # fmt: skip
+    assert silent[0].prompt_tokens == len(own["input_ids"][0]) > thought[0].prompt_tokens
 
 
 def test_the_identity_is_known_from_the_files(loaded):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plumbline.generators.thinking import Thoughts, text_apart
+from plumbline.generators.thinking import Thoughts, switch_in, text_apart
 
 
 class Characters:
@@ -35,6 +35,20 @@ def test_thinking_ends_with_its_last_mark(prompt, said, thinking, answer):
     found = Thoughts(Characters(), tokens(*prompt)).apart(tokens(*said))
     assert found.text == thinking
     assert found.answer == tokens(answer)
+
+
+@pytest.mark.parametrize(
+    ("template", "switch"),
+    [
+        ("{% if enable_thinking is defined and enable_thinking is false %}a{% endif %}", "enable_thinking"),
+        ("{%- if not thinking is defined %}{% set thinking = false %}{% endif %}{{ thinking }}", "thinking"),
+        ("{% generation %}{{ enable_thinking }}{% endgeneration %}", "enable_thinking"),
+        ("{{ message.thinking }}{{ message . thinking }} enable_thinking {# thinking #}{{ 'thinking' }}", None),
+        ("{{ messages }}", None),
+    ],
+)
+def test_a_switch_is_a_variable_of_the_template(template, switch):
+    assert switch_in(template) == switch
 
 
 def test_texts_of_others_are_split_by_the_same_marks():
