@@ -1,22 +1,28 @@
 """What `plumbline ui` serves beside Dagster's own pages: the report, explanations, check pages and pictures.
 
+The report is served with links to Dagster's and MLflow's page of each cell: paths of this server, which leads on to
+MLflow. Opened from a disk, it has none.
+
 They are of the same server, so that an asset's page shows its figures and leads to the report. A page of ours is served
 as one of nobody's (`sandbox`): whatever it held, it could ask Dagster for nothing.
 """
 
 from __future__ import annotations
 
+import re
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assets.pictures import read_picture
 from resources import served
+from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
 _POLICY = "sandbox allow-scripts allow-popups allow-popups-to-escape-sandbox"
@@ -45,10 +51,21 @@ def _home_pages(workspace: Workspace) -> Starlette:
             raise HTTPException(404, "there is no such picture")
         return Response(found, media_type="image/png")
 
+    def mlflow(request: Request) -> Response:
+        run = request.path_params["run"]
+        if not re.fullmatch("[0-9a-f]{32}", run):
+            raise HTTPException(404, "there is no such run")
+        try:
+            return RedirectResponse(tracking.run_page(run))
+        except TrackingUnavailable as error:
+            raise HTTPException(503, f"MLflow cannot be read: {error}") from error
+
+    tracking = Tracking(workspace)
     folders = {served.QUALITY: workspace.quality, served.EXPLANATIONS: workspace.home / "explanations"}
     return Starlette(
         routes=[
             Route(served.REPORT, report),
+            Route(f"{served.MLFLOW}/{{run}}", mlflow),
             Route(f"{served.PICTURES}/{{asset}}/{{partition}}/{{name}}.png", picture),
             *(Mount(path, StaticFiles(directory=folder, check_dir=False)) for path, folder in folders.items()),
         ],

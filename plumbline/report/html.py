@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -19,16 +19,23 @@ from plumbline.report.method import suite_listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.page import page_html
 from plumbline.report.payload import DIGITS, all_numbers
-from plumbline.report.rows import checked
+from plumbline.report.rows import Row, checked
 from plumbline.report.scorecard_table import STATES, score_tables
 from plumbline.report.visible import safe_link
 
 NOTES_SHOWN = 400
 """Characters of a chapter's notes that stand before its first chart; the first note does whatever its length."""
 Explained = Callable[[Sequence[str]], Collection[str]]
+Pages = Callable[[Row], Mapping[str, str]]
 
 
-def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Explained = lambda rows: frozenset()) -> str:
+def render(
+    metric_table: pl.DataFrame,
+    inputs: ReportInputs,
+    *,
+    explained: Explained = lambda rows: frozenset(),
+    pages: Pages = lambda cell: {},
+) -> str:
     """Return the report of an audit as one self-contained HTML document.
 
     The same inputs give the same bytes. Every text that comes from outside is escaped, and its unseen characters
@@ -42,6 +49,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         The audit, its datasets and encoders, and where the numbers come from.
     explained : callable
         From the names of the rows of findings to those whose explanations are there to be linked.
+    pages : callable
+        From a row of `inputs.provenance` to title -> path of its pages in `plumbline ui`, which the report links where
+        that serves it.
 
     Raises
     ------
@@ -68,6 +78,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         selection=front.selection,
         explained=explained(row_names),
         explanations=explanations_folder(inputs.audit.audit_id),
+        pages=_pages(inputs, pages),
         chapters=chapters,
         numbers=numbers,
         digits=DIGITS,
@@ -90,6 +101,15 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Expla
         resamples=count(inputs.audit.resamples),
         significance=f"{inputs.audit.significance:g}",
     )
+
+
+def _pages(inputs: ReportInputs, pages: Pages) -> dict[str, list[tuple[str, Mapping[str, str]]]]:
+    """Return model -> the datasets that it was asked on, each with the pages of that cell."""
+    by_model: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
+    for cell in inputs.provenance.to_dicts():
+        if there := pages(cell):
+            by_model.setdefault(cell["model"], []).append((cell["dataset"], there))
+    return by_model
 
 
 @dataclass(frozen=True)

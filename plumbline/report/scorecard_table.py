@@ -52,6 +52,7 @@ class Cell:
     cut: bool = False
     row: str | None = None
     chapter: str | None = None
+    dataset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _Scale:
 def _cell(row: Row, scale: _Scale) -> Cell:
     text = _shown(row)
     if not defined(row["value"]):
-        return Cell(row["state"], text, score_tip(row), row=row["row"], chapter=row["chapter"])
+        return Cell(row["state"], text, score_tip(row), row=row["row"], chapter=row["chapter"], dataset=row["dataset"])
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
     there = not (math.isnan(low) or math.isnan(high))
     return Cell(
@@ -145,6 +146,7 @@ def _cell(row: Row, scale: _Scale) -> Cell:
         cut=there and high > scale.high,
         row=row["row"],
         chapter=row["chapter"],
+        dataset=row["dataset"],
     )
 
 

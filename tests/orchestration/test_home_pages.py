@@ -12,6 +12,7 @@ from orchestration.guard import Guard
 from orchestration.home_pages import with_home_pages
 from resources import served
 from resources.checkout import PROJECT
+from resources.tracking import Tracking
 from resources.workspace import Workspace
 
 SERVER = "http://127.0.0.1:3000"
@@ -40,6 +41,17 @@ def test_the_report_is_served_and_can_ask_dagster_for_nothing(workspace):
     policies = answer.headers.get_list("content-security-policy")
     assert any("sandbox" in each and "allow-same-origin" not in each for each in policies)
     assert any("frame-ancestors 'none'" in each for each in policies)
+
+
+def test_the_report_is_led_on_to_mlflow_and_nowhere_else(workspace, monkeypatch):
+    monkeypatch.setattr(Tracking, "experiment", lambda self: "7")
+    run = "0" * 32
+    answer = get(workspace, served.cell_pages({"model": "m", "dataset": "d", "mlflow_run": run}, ())["MLflow"])
+    assert answer.status_code == 307 and answer.headers["location"].startswith(
+        f"{workspace.tracking_page}/#/experiments/7/runs/{run}"
+    )
+    for other in ("evil.example", "%2e%2e%2fx", "0" * 31 + "%0a"):
+        assert get(workspace, f"{served.MLFLOW}/{other}").status_code == 404
 
 
 def test_dagsters_own_pages_are_as_they_were(workspace):

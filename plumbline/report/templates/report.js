@@ -145,7 +145,7 @@
     });
     return button;
   }
-  function openDock(id, title, said) {
+  function openDock(id, title, said, model, dataset) {
     opener = document.activeElement;
     const list = make(typeof said === "string" ? "p" : "dl", typeof said === "string" ? said : ""), command = `plumbline explain ${id}`;
     if (typeof said !== "string") for (const [name, value] of said) list.append(make("dt", name), make("dd", visible(value)));
@@ -153,8 +153,23 @@
     close.addEventListener("click", closeDock);
     const line = make("p");
     line.append(make("code", command), " ", copier("copy", command), " ", copier("copy a link", location.href.split("#")[0] + "#row=" + id), " ", close);
-    dock.replaceChildren(make("h2", visible(title)), list, line);
+    dock.replaceChildren(make("h2", visible(title)), list, line, ...pagesOf(model, dataset));
     dock.hidden = false;
+  }
+
+  // --- Pages of Dagster and MLflow: paths of the server of `plumbline ui`, linked where that serves this page.
+
+  if (["127.0.0.1", "localhost", "[::1]"].includes(location.hostname) && location.pathname.startsWith("/plumbline/")) {
+    for (const link of document.querySelectorAll("a[data-page]")) {
+      if (new URL(link.dataset.page, location.href).host !== location.host) continue;
+      for (const [name, value] of [["href", link.dataset.page], ["target", "_blank"], ["rel", "noopener noreferrer"]]) link.setAttribute(name, value);
+    }
+    for (const place of document.querySelectorAll(".runs")) place.hidden = false;
+  }
+  function pagesOf(model, dataset) {
+    const places = [...document.querySelectorAll(".runs:not([hidden])")].filter((place) => place.dataset.model === visible(model));
+    const cells = places.flatMap((place) => [...place.children]).filter((cell) => cell.dataset.dataset === visible(dataset));
+    return cells.map((cell) => { const line = make("p", undefined, { class: "runs" }); line.append(cell.cloneNode(true)); return line; });
   }
 
   // --- The table of all numbers, as columns of codes into their distinct values; see plumbline.report.payload.
@@ -267,7 +282,7 @@
       const value = column.values[column.codes[row]];
       if (value !== null) entries.push([name.replaceAll("_", " "), typeof value === "number" ? number(value) : value]);
     }
-    openDock(id, `${spoken(all.value("metric", row))}, ${all.value("model", row)}`, entries);
+    openDock(id, `${spoken(all.value("metric", row))}, ${all.value("model", row)}`, entries, all.value("model", row), all.value("dataset", row));
   }
 
   function choose(keepPage = false) {
@@ -366,7 +381,7 @@
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a");
-    if (link?.dataset.row && link.dataset.tip) openDock(link.dataset.row, link.closest("tr").cells[0].textContent, link.dataset.tip);
+    if (link?.dataset.row && link.dataset.tip) openDock(link.dataset.row, link.closest("tr").cells[0].textContent, link.dataset.tip, link.closest("tr").dataset.model, link.dataset.dataset);
     else if (link?.dataset.model) begin().then(() => { find("filters").elements.model.value = JSON.stringify(link.dataset.model); choose(); });
     else if (link?.hash && link.hash === location.hash) follow();
   });
