@@ -29,7 +29,7 @@ def drawn(seed: int, *, sizes: tuple[int, int], spread: tuple[float, float]) -> 
 
     def of_words(alternative: str) -> float:
         draws = np.random.default_rng([seed, 1])
-        found = sc_weat(cosines, in_a, permutations=PERMUTATIONS, rng=draws, alternative=alternative)
+        found = sc_weat(cosines, in_a, permutations=PERMUTATIONS, seed=draws, alternative=alternative)
         return found.category.p_value
 
     # Both groups lie on both sides of the plane between the two attributes alike.

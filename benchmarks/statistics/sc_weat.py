@@ -24,7 +24,7 @@ def random_partitions() -> Row:
     """Compare at the size of a data set."""
     similarities, in_a = drawn(IMAGES)
     seconds, ours = warmed(
-        lambda: sc_weat(similarities, in_a, permutations=RESAMPLES, rng=np.random.default_rng(1)), repeats=3
+        lambda: sc_weat(similarities, in_a, permutations=RESAMPLES, seed=np.random.default_rng(1)), repeats=3
     )
     peers = []
     for name, reached, resamples, call in (
@@ -42,7 +42,7 @@ def random_partitions() -> Row:
 def all_partitions() -> Row:
     """Compare where all partitions are enumerated."""
     similarities, in_a = drawn(FEW_IMAGES)
-    seconds, ours = warmed(lambda: sc_weat(similarities, in_a, rng=np.random.default_rng(1)))
+    seconds, ours = warmed(lambda: sc_weat(similarities, in_a, seed=np.random.default_rng(1)))
     assert ours.exact
     slow, p = timed(lambda: by_scipy(similarities, in_a, np.inf, batch=EXACT_BATCH), repeats=2)
     apart = np.abs(ours.p_value - p).max()

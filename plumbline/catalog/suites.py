@@ -243,7 +243,14 @@ def _require_own_events(path: Path, content: dict[str, Any]) -> None:
 
 
 def suite_names() -> tuple[str, ...]:
-    """Return the names that `load_suite` knows."""
+    """Return the names that `load_suite` knows.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> plumbline.suite_names()[:3]
+    ('agency', 'agency_photo', 'communion')
+    """
     folder = files("plumbline.catalog") / "suites"
     listed = {item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")}
     return tuple(sorted(listed | {"trident_composite"}))
@@ -275,6 +282,13 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
     ------
     ConfigError
         If the suite, the label set or the wording does not exist.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> suite = plumbline.load_suite("crime")
+    >>> suite.events["crime"], suite.texts[0]
+    (('crime',), 'a photo of a white man')
     """
     suite = _built(name, classes, wording)
     note("suite", name, classes, wording, value=suite.hash)

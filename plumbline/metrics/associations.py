@@ -21,6 +21,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, CellName, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
+from plumbline.metrics.inputs import as_generator
 from plumbline.metrics.markedness import markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
 from plumbline.metrics.valence_correlation import correlation_rows
@@ -102,12 +103,13 @@ def sc_weat(
     in_a: ArrayLike,
     *,
     permutations: int = 10_000,
-    rng: np.random.Generator,
+    seed: int | np.random.Generator = 0,
     alternative: Alternative = "greater",
     test: Test = "studentised",
     strict: bool = False,
     ddof: int = 1,
-) -> Associations:
+    interval: bool | float = False,
+) -> Associations | EstimateArray:
     """Return the single-category word embedding association test of every column.
 
     s(x, A, B) = mean over A of cos(x, a) - mean over B of cos(x, b) (eq. 2); es = s / sd of cos(x, z) over all z in A
@@ -121,8 +123,8 @@ def sc_weat(
         Images of the first group A; the others are B. Sizes may differ, and the partitions keep them.
     permutations : int
         Number of random partitions, drawn where more than `plumbline.statistics.partitions.EXACT_LIMIT` exist.
-    rng : Generator
-        Source of the random partitions; not used where all are enumerated.
+    seed : int or Generator
+        Of the random partitions; not used where all are enumerated.
     alternative : {"greater", "less", "two-sided"}
         "greater" is the paper's: A is closer to the word than B.
     test : {"studentised", "raw_means"}
@@ -135,10 +137,12 @@ def sc_weat(
         (1 + count) / (1 + permutations). True: the share of strictly more extreme partitions, as the paper writes it.
     ddof : int
         Of the standard deviation: 1, or 0.
+    interval : bool or float
+        Whether the effect sizes, with `ddof` 1, are returned with intervals of 95%, or of the confidence that is given.
 
     Returns
     -------
-    Associations
+    Associations, or with `interval` an EstimateArray (m,) of the effect sizes
         Effect sizes are nan where a column does not vary (by over 1e-12), and so is the category's then; everything
         is nan where a group is empty.
 
@@ -146,6 +150,13 @@ def sc_weat(
     ------
     MetricError
         If the shapes do not fit, a similarity is not finite, there is no column, or a parameter is unknown.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.sc_weat([[0.3], [0.4], [0.1], [0.2]], [True, True, False, False])
+    >>> round(found.effect_size[0], 2), round(found.p_value[0], 3), found.exact
+    (1.55, 0.167, True)
     """
     columns, members = _checked(similarities, in_a, permutations, alternative, test)
     m = columns.shape[1]
@@ -160,11 +171,15 @@ def sc_weat(
         tests = exact_partition_test(with_mean, members, raw=raw)
     else:
         size = smaller_size(members)
-        drawn = random_subsets(len(columns), [size], count=permutations, rng=rng)
+        drawn = random_subsets(len(columns), [size], count=permutations, rng=as_generator(seed))
         tests = random_partition_test(with_mean, [members], [size], drawn, raw=raw)[0]
     counts = tests.raw if test == "raw_means" else tests.studentised
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
+    if interval is not False:
+        level = 0.95 if interval is True else interval
+        weights = np.full((m, 1), 1 / m)
+        return replace(association_estimates(columns, members, weights, confidence=level).effect_size, p=p_value[:m])
     category = Association(float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons)
     return Associations(statistic, effect_size, p_value[:m], counts.exact, category, reasons)
 
@@ -219,11 +234,12 @@ def weat(
     b: ArrayLike,
     *,
     permutations: int = 10_000,
-    rng: np.random.Generator,
+    seed: int | np.random.Generator = 0,
     alternative: Alternative = "greater",
     test: Test = "studentised",
     ddof: int = 1,
-) -> Association:
+    interval: bool | float = False,
+) -> Association | Estimate:
     """Return the association of targets X against Y with attributes A against B.
 
     s(w) = mean over A of cos(w, a) - mean over B of cos(w, b); S = sum over X of s - sum over Y of s;
@@ -235,18 +251,25 @@ def weat(
         Embeddings of the two sets of targets, images or texts, of any norm; sizes may differ, and partitions keep them.
     a, b : (., d) float
         Embeddings of the two sets of attributes.
-    permutations, rng, alternative, test, ddof
-        As in `sc_weat`.
+    permutations, seed, alternative, test, ddof, interval
+        As in `sc_weat`; the interval is over the targets.
 
     Returns
     -------
-    Association
+    Association, or with `interval` an Estimate of the effect size
         The effect size is positive where X lies closer to A. All nan where a set of targets or of attributes is empty.
 
     Raises
     ------
     MetricError
         If the dimensions differ, or an embedding is not finite or has no direction.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.weat([[1, 0], [2, 1]], [[0, 1], [1, 3]], a=[[1, 0]], b=[[0, 1]])
+    >>> round(found.effect_size, 2)
+    1.66
     """
     unit_embeddings = [_directions(e, name) for e, name in ((x, "x"), (y, "y"), (a, "a"), (b, "b"))]
     if len({e.shape[1] for e in unit_embeddings}) > 1:
@@ -259,9 +282,12 @@ def weat(
     association = targets @ unit_embeddings[2].mean(axis=0) - targets @ unit_embeddings[3].mean(axis=0)
     in_x = np.arange(len(targets)) < len(unit_embeddings[0])
     # With the sizes fixed, S rises with the difference of means, so the test is that of one SC-WEAT column.
-    column = sc_weat(
-        association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, test=test, ddof=ddof
-    )
+    column: Any = sc_weat(
+        association[:, None], in_x, permutations=permutations, seed=seed, alternative=alternative, test=test, ddof=ddof,
+        interval=interval,
+    )  # fmt: skip
+    if interval is not False:
+        return column[0]
     return Association(
         statistic=float(association[in_x].sum() - association[~in_x].sum()),
         effect_size=float(column.effect_size[0]),

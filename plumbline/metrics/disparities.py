@@ -5,10 +5,10 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.inputs import counted, draw_settings
 from plumbline.reasons import Reason, Reasons, empty_groups_reason, joined, reason, small_groups_reason
 from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.cluster_permutation import ClusterPermutation
@@ -68,13 +69,41 @@ class MaxSkew:
         return int(np.isnan(self.pairs).sum())
 
 
+@overload
 def max_skew(
     event_counts: ArrayLike,
-    group_totals: ArrayLike,
+    group_totals: ArrayLike | None = None,
     *,
+    groups: Any = None,
+    event: Collection[Any] | str | None = None,
     over_pairs: Literal["mean", "max"] = "mean",
     smoothing: float | None = None,
-) -> MaxSkew:
+    interval: Literal[False] = False,
+    seed: int | np.random.Generator = 0,
+) -> MaxSkew: ...
+@overload
+def max_skew(
+    event_counts: ArrayLike,
+    group_totals: ArrayLike | None = None,
+    *,
+    groups: Any = None,
+    event: Collection[Any] | str | None = None,
+    over_pairs: Literal["mean", "max"] = "mean",
+    smoothing: float | None = None,
+    interval: Literal[True] | MetricSettings,
+    seed: int | np.random.Generator = 0,
+) -> Estimate: ...
+def max_skew(
+    event_counts: ArrayLike,
+    group_totals: ArrayLike | None = None,
+    *,
+    groups: Any = None,
+    event: Collection[Any] | str | None = None,
+    over_pairs: Literal["mean", "max"] = "mean",
+    smoothing: float | None = None,
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> MaxSkew | Estimate:
     """Return the relative gap of selection rates between groups (Data Matters Most, section 3.4).
 
     Mean over pairs of groups of the larger relative gap; the paper calls it mean max skew.
@@ -83,33 +112,52 @@ def max_skew(
 
     Parameters
     ----------
-    event_counts : (g,) or (e, g) int
-        Images of each group whose top-1 is in the event; one row per event.
+    event_counts : (g,) or (e, g) int, or (n,) predictions
+        Images of each group whose top-1 is in the event; one row per event. Or what was predicted of each image.
     group_totals : (g,) int
-        Images of each group.
+        Images of each group; not with predictions.
+    groups, event : (n,) labels, and predictions, optional
+        With predictions: the group of each image, and which predictions are the event, where they are not true or
+        false already; see `plumbline.metrics.inputs.counted`.
     over_pairs : {"mean", "max"}
         "mean" is the paper's mean max skew; "max" takes an event's largest pair (then the mean over events).
     smoothing : float, optional
         With 0.5, rates are (x + ½) / (n + 1): defined where a group has no event. In general
         (x + s) / (n + 2s).
+    interval : bool or MetricSettings
+        Whether interval and p are computed, by resampling the images within their groups and by shuffling the groups;
+        settings instead of True say how often.
+    seed : int or Generator
+        Of the draws.
 
     Returns
     -------
-    MaxSkew
+    MaxSkew, or with `interval` an Estimate
         A pair with p = 0 in exactly one group, or with an empty group (also when smoothed), is undefined:
         nan, counted, and left out. Both zero: gap 0.
 
     Notes
     -----
     The gap cannot be negative, so chance alone makes it positive: two groups with equal true rates measure above
-    0. `plumbline.statistics.estimate_disparity` gives the interval and the p-value that take this into account.
+    0. Interval and p take this into account, see `plumbline.statistics.estimate_disparity`.
 
     Raises
     ------
     MetricError
-        If there are fewer than two groups, a count is outside 0 .. n, or a parameter is unknown.
+        If there are fewer than two groups, a count is outside 0 .. n, a parameter is unknown, or an interval is asked
+        for of several events: counts do not say which images they share.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> plumbline.max_skew([12, 8], [100, 100]).value
+    0.5
+    >>> predicted, race = ["thief", "person", "thief", "person"] * 50, ["Black", "Black", "Black", "White"] * 50
+    >>> skew = plumbline.max_skew(predicted, groups=race, event="thief", smoothing=0.5, interval=True, seed=1)
+    >>> round(skew.value, 1), skew.p < 0.001
+    (66.9, True)
     """
-    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    counts, totals = checked_counts(*counted(event_counts, group_totals, groups=groups, event=event), least_groups=2)
     if over_pairs not in ("mean", "max") or (smoothing is not None and not smoothing > 0):
         raise MetricError(
             "unknown variant of Max Skew",
@@ -117,6 +165,10 @@ def max_skew(
             expected='over_pairs "mean" or "max"; smoothing None or positive',
         )
     variant = {"over_pairs": over_pairs, "smoothing": smoothing or 0.0}
+    if interval is not False:
+        over: Literal["pairs", "strata"] = "pairs" if over_pairs == "mean" else "strata"
+        skew = Statistic("max_skew", over_pairs, _skew(**variant), over, "relative", pairs=True)  # type: ignore[arg-type]
+        return estimate_of_counts(skew, counts, totals, draw_settings(interval, seed))
     sums = skew_sums(np.atleast_2d(counts), totals, **variant)  # type: ignore[arg-type]
     index = np.stack(np.triu_indices(len(totals), k=1), axis=1)
     pairs = skew_values(counts[..., index], totals[index], **variant)  # type: ignore[arg-type]
@@ -211,20 +263,39 @@ def undefined_pairs_reason(undefined: int, pairs: int) -> Reason | None:
     return reason("undefined_pairs", undefined=undefined, pairs=pairs) if undefined else None
 
 
-def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> Estimate | EstimateArray:
+def parity_difference(
+    event_counts: ArrayLike,
+    group_totals: ArrayLike | None = None,
+    *,
+    groups: Any = None,
+    event: Collection[Any] | str | None = None,
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> Estimate | EstimateArray:
     """Return the demographic-parity difference max p - min p over groups.
 
     Parameters
     ----------
-    event_counts, group_totals : as in `max_skew`
+    event_counts, group_totals, groups, event, interval, seed : as in `max_skew`
 
     Returns
     -------
     Estimate or EstimateArray
-        One event, or (e,). In [0, 1], 0 is parity; without interval, which needs resampling. Empty groups are left
+        One event, or (e,). In [0, 1], 0 is parity; an interval where it is asked for. Empty groups are left
         out and named in `reason`; nan with fewer than two others.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> round(plumbline.parity_difference([30, 10], [100, 100]).value, 2)
+    0.2
+    >>> found = plumbline.parity_difference([30, 10], [100, 100], interval=True, seed=1)
+    >>> found.ci_low > 0, found.p < 0.01
+    (True, True)
     """
-    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    counts, totals = checked_counts(*counted(event_counts, group_totals, groups=groups, event=event), least_groups=2)
+    if interval is not False:
+        return estimate_of_counts(PARITY, counts, totals, draw_settings(interval, seed))
     return _per_event(counts, totals, batched_parity_difference, lambda _: joined(empty_groups_reason(totals)))
 
 
@@ -234,20 +305,37 @@ def batched_parity_difference(event_counts: NDArray[Any], group_totals: NDArray[
     return np.where(groups > 1, high - low, np.nan)
 
 
-def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> Estimate | EstimateArray:
+def impact_ratio(
+    event_counts: ArrayLike,
+    group_totals: ArrayLike | None = None,
+    *,
+    groups: Any = None,
+    event: Collection[Any] | str | None = None,
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> Estimate | EstimateArray:
     """Return the impact ratio min p / max p over groups.
 
     Parameters
     ----------
-    event_counts, group_totals : as in `max_skew`
+    event_counts, group_totals, groups, event, interval, seed : as in `max_skew`
 
     Returns
     -------
     Estimate or EstimateArray
-        One event, or (e,). In [0, 1], 1 is parity; without interval; `reason` says "below four fifths" under 0.8. nan
-        if the event never happens: there is then nothing to share out.
+        One event, or (e,). In [0, 1], 1 is parity; an interval where it is asked for; `reason` says "below four fifths"
+        under 0.8. nan if the event never happens: there is then nothing to share out.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.impact_ratio([True, False, True, True], groups=["a", "a", "b", "b"])
+    >>> found.value, str(found.reason[0])
+    (0.5, 'below four fifths')
     """
-    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    counts, totals = checked_counts(*counted(event_counts, group_totals, groups=groups, event=event), least_groups=2)
+    if interval is not False:
+        return estimate_of_counts(IMPACT_RATIO, counts, totals, draw_settings(interval, seed))
     return _per_event(
         counts,
         totals,
@@ -530,10 +618,45 @@ SKEW_STATISTICS = (
     Statistic("max_skew", "smoothed", _skew(smoothing=0.5), "pairs", "relative"),
 )
 PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1))
-RANGE_STATISTICS = (
-    PARITY,
-    Statistic("impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), scale="ratio"),
+IMPACT_RATIO = Statistic(
+    "impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), scale="ratio"
 )
+RANGE_STATISTICS = (PARITY, IMPACT_RATIO)
+
+
+def estimate_of_counts(
+    statistic: Statistic, counts: NDArray[np.int64], totals: NDArray[np.int64], settings: MetricSettings
+) -> Estimate:
+    """Return a disparity of one event with interval and p, as the rows of an audit have them.
+
+    Parameters
+    ----------
+    counts, totals : (g,) int64
+
+    Raises
+    ------
+    MetricError
+        If there are several events.
+    """
+    if counts.ndim != 1:
+        raise MetricError(
+            "an interval is of one event: counts do not say which images several have in common",
+            found=f"{len(counts)} events",
+            expected="(g,) counts, or predictions of each image with `groups` and `event`",
+        )
+    outcomes = outcomes_of_counts(counts, totals)
+    draws = outcomes.draws([statistic.metric, statistic.definition], settings).mapped(outcomes.events)
+    estimate = draws.estimate(statistic.disparity_of_events(), confidence=settings.confidence)
+    return replace(estimate, n=int(totals.sum()), reason=joined(empty_groups_reason(totals), estimate.reason))
+
+
+def outcomes_of_counts(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> ImageOutcomes:
+    """Return images of which only (g,) counts of an event and totals are known."""
+    groups = np.repeat(np.arange(len(totals)), totals)
+    place = np.arange(len(groups)) - np.repeat(np.cumsum(totals) - totals, totals)
+    outcome = np.where(place < np.repeat(counts, totals), 0, 1)
+    names = tuple(map(str, range(len(totals))))
+    return ImageOutcomes(Groups("groups", names, groups), outcome, np.array([[1, 0]]), None)
 
 
 def disparity_rows(

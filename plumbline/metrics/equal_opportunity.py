@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
+from typing import Any, Literal, overload
 
 import numpy as np
 import polars as pl
@@ -15,13 +16,21 @@ from plumbline.blocks import map_rows
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
-from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference, detectable_columns, group_rates
+from plumbline.metrics.disparities import (
+    ImageOutcomes,
+    batched_parity_difference,
+    detectable_columns,
+    group_rates,
+    outcomes_of_counts,
+)
 from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.inputs import as_labels, draw_settings, label_places, require_as_many
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.counts import shares
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.maxima import Disparity
 from plumbline.statistics.permutation import permute_strata
@@ -53,21 +62,71 @@ class EqualOpportunity:
     reason: Reasons
 
 
-def equal_opportunity_gap(correct: ArrayLike, totals: ArrayLike) -> EqualOpportunity:
+@overload
+def equal_opportunity_gap(
+    correct: ArrayLike,
+    totals: ArrayLike | None = None,
+    *,
+    classes: Any = None,
+    groups: Any = None,
+    interval: Literal[False] = False,
+    seed: int | np.random.Generator = 0,
+) -> EqualOpportunity: ...
+@overload
+def equal_opportunity_gap(
+    correct: ArrayLike,
+    totals: ArrayLike | None = None,
+    *,
+    classes: Any = None,
+    groups: Any = None,
+    interval: Literal[True] | MetricSettings,
+    seed: int | np.random.Generator = 0,
+) -> Estimate: ...
+def equal_opportunity_gap(
+    correct: ArrayLike,
+    totals: ArrayLike | None = None,
+    *,
+    classes: Any = None,
+    groups: Any = None,
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> EqualOpportunity | Estimate:
     """Return the gap between groups in the true-positive rate, by class, as mean and as largest over classes.
 
     Parameters
     ----------
-    correct : (C, g) int
-        Images of each class and group whose top-1 is their class.
+    correct : (C, g) int, or (n,) predictions
+        Images of each class and group whose top-1 is their class; or the class that was predicted of each image.
     totals : (C, g) int
-        Images of each class and group.
+        Images of each class and group; not with predictions.
+    classes, groups : (n,) labels, optional
+        With predictions: the true class and the group of each image; one that lacks either is left out.
+    interval : bool or MetricSettings
+        Whether interval and p of the mean over classes are computed, as the rows of an audit have them; settings
+        instead of True say how often is drawn.
+    seed : int or Generator
+        Of the draws.
+
+    Returns
+    -------
+    EqualOpportunity, or with `interval` an Estimate of the mean over classes
 
     Raises
     ------
     MetricError
         If the shapes differ, there are fewer than two groups, or a count is outside 0 .. n.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.equal_opportunity_gap(
+    ...     ["cook", "cook", "cook", "nurse"], classes=["cook"] * 4, groups=["a", "a", "b", "b"]
+    ... )
+    >>> found.value
+    0.5
     """
+    if classes is not None:
+        correct, totals = _counts_by_class(correct, classes, groups)
     counts, sizes = np.asarray(correct), np.asarray(totals)
     if counts.ndim != 2 or counts.shape != sizes.shape or counts.shape[1] < 2:
         raise MetricError(
@@ -77,6 +136,8 @@ def equal_opportunity_gap(correct: ArrayLike, totals: ArrayLike) -> EqualOpportu
         )
     if (counts < 0).any() or (counts > sizes).any():
         raise MetricError("a count lies outside 0 .. n", found=counts.tolist(), expected=sizes.tolist())
+    if interval is not False:
+        return _estimate_of_counts(counts, sizes, draw_settings(interval, seed))
     gaps = batched_parity_difference(counts, sizes)
     defined = ~np.isnan(gaps)
     left_out = int((~defined).sum())
@@ -155,6 +216,26 @@ class ClassStratifiedOutcomes(ImageOutcomes):
     def least_p(self) -> float:
         """Return how small p can become for a gap over all classes, whose labels are dealt out independently."""
         return float(np.prod([each.least_gap_p for each in self.permutations_by_class] or [0.0]))
+
+
+def _counts_by_class(predicted: Any, classes: Any, groups: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (C, g) counts of right predictions and of images."""
+    guesses, true, of = as_labels(predicted), label_places(classes), label_places(groups)
+    require_as_many(predictions=guesses, classes=true, groups=of)
+    right = np.array([guess == label for guess, label in zip(guesses, as_labels(classes))], dtype=bool)
+    shape = (int(true.max(initial=-1)) + 1, int(of.max(initial=-1)) + 1)
+    known = (true >= 0) & (of >= 0)
+    cells = np.where(known, true * shape[1] + of, 0)
+    counts, sizes = (np.bincount(cells[chosen], minlength=shape[0] * shape[1]) for chosen in (known & right, known))
+    return counts.reshape(shape), sizes.reshape(shape)
+
+
+def _estimate_of_counts(counts: NDArray[np.int64], sizes: NDArray[np.int64], settings: MetricSettings) -> Estimate:
+    known = outcomes_of_counts(counts.ravel(), sizes.ravel())
+    outcomes = ClassStratifiedOutcomes(known.groups, known.codes, known.event_membership, None, len(counts))
+    draws = outcomes.draws(["equal_opportunity_gap", "mean_over_classes"], settings).mapped(outcomes.split)
+    estimate = draws.estimate(Disparity(partial(_of_tables, mean_gap), _rates), confidence=settings.confidence)
+    return replace(estimate, n=int(sizes.sum()))
 
 
 def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

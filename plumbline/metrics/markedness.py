@@ -52,6 +52,13 @@ def markedness(
     ------
     MetricError
         If the lengths differ or a cosine is not finite.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.markedness([0.30, 0.20, 0.25, 0.31], [0.20, 0.25, 0.20, 0.22])
+    >>> found.value, found.n
+    (75.0, 4)
     """
     neutral, marked = np.asarray(cos_neutral, dtype=np.float64), np.asarray(cos_marked, dtype=np.float64)
     if neutral.ndim != 1 or neutral.shape != marked.shape:

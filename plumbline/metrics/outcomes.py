@@ -5,7 +5,7 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from plumbline.metrics.disparities import (
     disparity_rows,
 )
 from plumbline.metrics.family import Family, MetricSettings
+from plumbline.metrics.inputs import as_labels, is_event
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
@@ -70,6 +71,7 @@ def outcome_proportions(
     in_event: ArrayLike,
     groups: Sequence[Any] | NDArray[Any],
     *,
+    event: Collection[Any] | str | None = None,
     levels: Sequence[Any] | None = None,
     confidence: float = 0.95,
     min_group: int = MIN_GROUP,
@@ -78,10 +80,12 @@ def outcome_proportions(
 
     Parameters
     ----------
-    in_event : (n,) bool
-        Whether the image's top-1 candidate belongs to the event.
+    in_event : (n,) bool, or predictions
+        Whether the image's top-1 candidate belongs to the event; or that candidate, with `event`.
     groups : (n,) labels
         None (or nan) is an unlabelled image: in no group.
+    event : collection or one prediction, optional
+        Which predictions are the event.
     levels : sequence, optional
         The groups to report, in order; one without images is nan. Default: those that occur, sorted.
     min_group : int
@@ -91,15 +95,22 @@ def outcome_proportions(
     ------
     MetricError
         If the lengths differ, `in_event` is not boolean, or a group is not among `levels`.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> rates = plumbline.outcome_proportions(["thief", "nurse", "thief"], ["b", "a", "a"], event="thief")
+    >>> rates.groups, rates["a"].value
+    (('a', 'b'), 0.5)
     """
-    event = np.asarray(in_event)
-    labels = list(groups)
-    if event.dtype != np.bool_ or event.shape != (len(labels),):
+    hit = np.asarray(in_event) if event is None else is_event(in_event, event)
+    labels = as_labels(groups)
+    if hit.dtype != np.bool_ or hit.shape != (len(labels),):
         raise MetricError(
             "in_event must be (n,) bool, one for each group label",
-            found=f"{event.dtype} {event.shape}, {len(labels)} labels",
+            found=f"{hit.dtype} {hit.shape}, {len(labels)} labels",
         )
-    labelled = [label is not None and label == label for label in labels]
+    labelled = [label is not None for label in labels]
     occurring = {label for label, keep in zip(labels, labelled) if keep}
     names = tuple(sorted(occurring)) if levels is None else tuple(levels)
     if unknown := occurring - set(names):
@@ -107,7 +118,7 @@ def outcome_proportions(
     position = {name: i for i, name in enumerate(names)}
     codes = [position[label] if keep else -1 for label, keep in zip(labels, labelled)]
     # Outcome 0 is the event, so that column 0 of the table holds the event counts.
-    table = count_table(codes, np.where(event, 0, 1), n_groups=len(names), n_outcomes=2)
+    table = count_table(codes, np.where(hit, 0, 1), n_groups=len(names), n_outcomes=2)
     proportions = estimate_proportions(table[:, 0], table.sum(axis=1), confidence=confidence, min_group=min_group)
     return OutcomeProportions(names, table[:, 0], proportions, labelled.count(False))
 
@@ -130,24 +141,40 @@ def estimate_proportions(
 
 
 def harm_rate(
-    event_counts: ArrayLike, group_totals: ArrayLike, *, confidence: float = 0.95
+    event_counts: ArrayLike,
+    group_totals: ArrayLike | None = None,
+    *,
+    event: Collection[Any] | str | None = None,
+    confidence: float = 0.95,
 ) -> Estimate | EstimateArray:
     """Return h(E), the share of all images whose top-1 falls in E, with its Wilson interval.
 
     Parameters
     ----------
-    event_counts, group_totals : as in `max_skew`
+    event_counts, group_totals : as in `max_skew`, or (n,) predictions alone
         Unlabelled images count in harm rates: give them as a group of their own.
+    event : collection or one prediction, optional
+        Which predictions are the event.
 
     Returns
     -------
     Estimate or EstimateArray
         One event, or (e,). In [0, 1]; nan without images.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> found = plumbline.harm_rate(["thief", "nurse", "nurse", "nurse"], event="thief")
+    >>> found.value, found.n
+    (0.25, 4)
     """
+    if group_totals is None:
+        hits = is_event(event_counts, event)
+        event_counts, group_totals = [int(hits.sum())], [len(hits)]
     counts, totals = checked_counts(event_counts, group_totals, least_groups=1)
-    hits = np.atleast_1d(counts.sum(axis=-1))
-    n = np.full(hits.shape, totals.sum())
-    rates = estimate_proportions(hits, n, confidence=confidence, min_group=None)
+    sums = np.atleast_1d(counts.sum(axis=-1))
+    n = np.full(sums.shape, totals.sum())
+    rates = estimate_proportions(sums, n, confidence=confidence, min_group=None)
     return rates[0] if counts.ndim == 1 else rates
 
 

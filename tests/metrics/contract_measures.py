@@ -74,7 +74,7 @@ def against_others(value):
 
 def of_sc_weat(field):
     def value(responses, inside, _):
-        return getattr(sc_weat(responses[:, -1:], inside, permutations=1, rng=np.random.default_rng(0)), field)[0]
+        return getattr(sc_weat(responses[:, -1:], inside, permutations=1, seed=np.random.default_rng(0)), field)[0]
 
     return against_others(value)
 
@@ -83,7 +83,7 @@ def of_weat(responses, inside, _):
     # Embeddings of two dimensions, the score and a constant; the attributes are their directions.
     embeddings = np.column_stack([responses[:, -1], np.ones(len(responses))])
     rng = np.random.default_rng(0)
-    return weat(embeddings[inside], embeddings[~inside], [[1, 0]], [[0, 1]], permutations=1, rng=rng).effect_size
+    return weat(embeddings[inside], embeddings[~inside], [[1, 0]], [[0, 1]], permutations=1, seed=rng).effect_size
 
 
 def of_markedness(responses, inside, i):

@@ -54,7 +54,7 @@ def test_two_groups_are_compared_in_the_order_of_their_names(rows, faces):
     gender = np.array(faces.records["gender"].to_list(), dtype=object)
     known = gender != None  # noqa: E711 - elementwise
     words, cosine = by_word(faces)
-    found = sc_weat(cosine[known], gender[known] == "man", permutations=20_000, rng=np.random.default_rng(1))
+    found = sc_weat(cosine[known], gender[known] == "man", permutations=20_000, seed=np.random.default_rng(1))
     common = {"attribute": "gender", "group": "man", "reference_group": "woman", "definition": "studentised"}
     for i, word in enumerate(words):
         row = one(rows, metric="sc_weat_effect", probe=word, **common)
@@ -72,7 +72,7 @@ def test_a_scale_is_the_mean_over_its_words_and_has_its_variants(rows, faces):
     words, cosine = by_word(faces)
     scale = faces.logits["perception"].suite.scales["competence"]
     chosen = cosine[known][:, [words.index(word) for word in scale]]
-    options = {"permutations": 20_000, "rng": np.random.default_rng(2)}
+    options = {"permutations": 20_000, "seed": np.random.default_rng(2)}
     mine = {
         "studentised": sc_weat(chosen, race[known] == "Black", **options),
         "ddof_0": sc_weat(chosen, race[known] == "Black", ddof=0, **options),
@@ -176,7 +176,7 @@ def test_few_images_are_compared_with_all_partitions(make_cell, quick):
     gender = np.array([g or "" for g in few.records["gender"]])
     _, cosine = by_word(few)
     known = gender != ""
-    found = sc_weat(cosine[known], gender[known] == "man", rng=np.random.default_rng(0))
+    found = sc_weat(cosine[known], gender[known] == "man", seed=np.random.default_rng(0))
     assert found.exact
     order = few.records["image_id"].arg_sort().to_numpy()
     assert (order == np.arange(16)).all()

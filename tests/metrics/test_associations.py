@@ -35,7 +35,7 @@ def rng(seed=0):
 def test_sc_weat_known_answers(case):
     inputs = dict(case["inputs"])
     similarities = [[number(x) for x in row] for row in inputs.pop("similarities")]
-    found = sc_weat(similarities, np.array(inputs.pop("in_a"), bool), rng=rng(), **inputs)
+    found = sc_weat(similarities, np.array(inputs.pop("in_a"), bool), seed=rng(), **inputs)
     for name in ("statistic", "effect_size", "p_value"):
         expected = [number(x) for x in case["expected"][name]]
         np.testing.assert_allclose(getattr(found, name), expected, atol=case["tol"])
@@ -46,7 +46,7 @@ def test_sc_weat_known_answers(case):
 
 @pytest.mark.parametrize("case", cases("weat"), ids=lambda case: case["source"][:60])
 def test_weat_known_answers(case):
-    found = weat(**case["inputs"], rng=rng())
+    found = weat(**case["inputs"], seed=rng())
     for name, expected in case["expected"].items():
         assert getattr(found, name) == pytest.approx(number(expected), abs=case["tol"])
     assert found.exact and not found.reason
@@ -81,7 +81,7 @@ def test_the_exact_test_is_the_double_loop(test):
     columns = rng(1).normal(size=(8, 3)).round(1)
     in_a = np.array([1, 0, 0, 1, 1, 0, 0, 0], bool)
     masks = [[i in chosen for i in range(8)] for chosen in combinations(range(8), 3)]
-    found = sc_weat(columns, in_a, rng=rng(), test=test)
+    found = sc_weat(columns, in_a, seed=rng(), test=test)
     np.testing.assert_allclose([*found.p_value, found.category.p_value], slow_sc_weat(columns, in_a, masks, test))
 
 
@@ -91,7 +91,7 @@ def test_the_exact_test_is_the_double_loop(test):
 def test_exact_p_is_identical_to_scipys(sizes, alternative, test):
     columns = rng(sum(sizes)).normal(size=(sum(sizes), 5)) * 0.02 + 0.25
     in_a = rng(2).permutation(np.arange(sum(sizes)) < sizes[0])
-    found = sc_weat(columns, in_a, rng=rng(), alternative=alternative, test=test)
+    found = sc_weat(columns, in_a, seed=rng(), alternative=alternative, test=test)
     split = columns[in_a], columns[~in_a]
     theirs = stats.permutation_test(
         split, STATISTICS[test], vectorized=True, n_resamples=np.inf, alternative=alternative, axis=0
@@ -119,7 +119,7 @@ def test_exact_p_is_identical_to_scipys_over_all_184_756_halves_of_twenty():
         axis=0,
         batch=10_000,
     )
-    np.testing.assert_array_equal(sc_weat(columns, in_a, rng=rng()).p_value, theirs.pvalue)
+    np.testing.assert_array_equal(sc_weat(columns, in_a, seed=rng()).p_value, theirs.pvalue)
 
 
 @pytest.mark.parametrize("test", STATISTICS)
@@ -127,7 +127,7 @@ def test_random_partitions_estimate_what_scipys_do(test):
     columns = rng(3).normal(size=(300, 12)) * 0.02 + 0.25
     in_a = np.arange(300) < 90
     columns[in_a] += np.linspace(-0.004, 0.004, 12)
-    found = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test)
+    found = sc_weat(columns, in_a, permutations=20_000, seed=rng(4), test=test)
     assert not found.exact
     split = columns[in_a], columns[~in_a]
     theirs = stats.permutation_test(
@@ -143,13 +143,13 @@ def test_random_partitions_estimate_what_scipys_do(test):
     spread = np.sqrt(theirs.pvalue * (1 - theirs.pvalue) * (1 / 20_000 + 1 / 5_000))
     assert (abs(found.p_value - theirs.pvalue) <= 4.5 * spread + 3e-4).all()
     two_sided, less = (
-        sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test, alternative=side)
+        sc_weat(columns, in_a, permutations=20_000, seed=rng(4), test=test, alternative=side)
         for side in ("two-sided", "less")
     )
     np.testing.assert_allclose(
         two_sided.p_value, np.minimum(1, 2 * np.minimum(found.p_value, less.p_value)), atol=1e-15
     )
-    strict = sc_weat(columns, in_a, permutations=20_000, rng=rng(4), test=test, strict=True)
+    strict = sc_weat(columns, in_a, permutations=20_000, seed=rng(4), test=test, strict=True)
     # Without ties the two differ by the data themselves only.
     np.testing.assert_allclose(strict.p_value, (found.p_value * 20_001 - 1) / 20_000, atol=1e-12)
 
@@ -157,16 +157,16 @@ def test_random_partitions_estimate_what_scipys_do(test):
 def test_random_p_is_never_zero_unless_strict():
     columns = np.repeat([1.0, 0.0], 40)[:, None]
     in_a = np.arange(80) < 40
-    assert sc_weat(columns, in_a, permutations=199, rng=rng()).p_value == 1 / 200
-    assert sc_weat(columns, in_a, permutations=199, rng=rng(), strict=True).p_value == 0
-    assert sc_weat(columns, in_a, permutations=199, rng=rng(), alternative="two-sided").p_value == 2 / 200
+    assert sc_weat(columns, in_a, permutations=199, seed=rng()).p_value == 1 / 200
+    assert sc_weat(columns, in_a, permutations=199, seed=rng(), strict=True).p_value == 0
+    assert sc_weat(columns, in_a, permutations=199, seed=rng(), alternative="two-sided").p_value == 2 / 200
 
 
 def test_the_category_is_the_mean_over_the_words():
     columns = rng(7).normal(size=(500, 4))
     in_a = np.arange(500) % 3 == 0
-    found = sc_weat(columns, in_a, permutations=3000, rng=rng(1))
-    alone = sc_weat(columns.mean(axis=1, keepdims=True), in_a, permutations=3000, rng=rng(1))
+    found = sc_weat(columns, in_a, permutations=3000, seed=rng(1))
+    alone = sc_weat(columns.mean(axis=1, keepdims=True), in_a, permutations=3000, seed=rng(1))
     assert found.category.statistic == pytest.approx(found.statistic.mean(), rel=1e-12)
     assert found.category.effect_size == pytest.approx(found.effect_size.mean(), rel=1e-12)
     assert found.category.p_value == alone.p_value[0]
@@ -175,12 +175,12 @@ def test_the_category_is_the_mean_over_the_words():
 
 
 def test_one_image_a_group_and_none():
-    pair = sc_weat([[0.3, 0.2], [0.1, 0.4]], np.array([True, False]), rng=rng())
+    pair = sc_weat([[0.3, 0.2], [0.1, 0.4]], np.array([True, False]), seed=rng())
     np.testing.assert_allclose(pair.statistic, [0.2, -0.2])
     np.testing.assert_allclose(pair.effect_size, [2**0.5, -(2**0.5)])
     np.testing.assert_array_equal(pair.p_value, [0.5, 1.0])
     for in_a in ([True, True], [False, False]):
-        empty = sc_weat([[0.3, 0.2], [0.1, 0.4]], np.array(in_a), rng=rng())
+        empty = sc_weat([[0.3, 0.2], [0.1, 0.4]], np.array(in_a), seed=rng())
         assert np.isnan(empty.statistic).all() and np.isnan(empty.effect_size).all()
         assert np.isnan(empty.p_value).all() and np.isnan(empty.category.p_value)
         assert in_words(empty.reason) == "empty group"
@@ -188,7 +188,7 @@ def test_one_image_a_group_and_none():
 
 def test_a_word_that_does_not_vary_is_told_apart_from_one_that_does():
     columns = np.column_stack([np.full(100, 0.1), rng(1).normal(size=100)])
-    found = sc_weat(columns, np.arange(100) < 50, permutations=500, rng=rng())
+    found = sc_weat(columns, np.arange(100) < 50, permutations=500, seed=rng())
     assert np.isnan(found.effect_size[0]) and found.p_value[0] == 1
     assert not np.isnan(found.effect_size[1]) and np.isnan(found.category.effect_size)
     assert not np.isnan(found.category.p_value)
@@ -209,7 +209,7 @@ def test_a_word_that_does_not_vary_is_told_apart_from_one_that_does():
 )
 def test_sc_weat_refuses(similarities, in_a, options, words):
     with pytest.raises(MetricError, match=words):
-        sc_weat(similarities, np.array(in_a), rng=rng(), **options)
+        sc_weat(similarities, np.array(in_a), seed=rng(), **options)
 
 
 def test_weat_is_the_double_loop_and_knows_texts_from_images_by_nothing():
@@ -222,28 +222,28 @@ def test_weat_is_the_double_loop_and_knows_texts_from_images_by_nothing():
         return np.mean([cosine(w, v) for v in a]) - np.mean([cosine(w, v) for v in b])
 
     s_x, s_y = [association(w) for w in x], [association(w) for w in y]
-    found = weat(x, y, a, b, rng=rng())
+    found = weat(x, y, a, b, seed=rng())
     assert found.statistic == pytest.approx(sum(s_x) - sum(s_y))
     both = np.array(s_x + s_y)
     assert found.effect_size == pytest.approx((np.mean(s_x) - np.mean(s_y)) / both.std(ddof=1))
     sums = [sum(both[list(chosen)]) - sum(np.delete(both, chosen)) for chosen in combinations(range(10), 4)]
     assert found.p_value == np.mean([s >= found.statistic - 1e-12 for s in sums]) and found.exact
-    swapped = weat(y, x, a, b, rng=rng())
+    swapped = weat(y, x, a, b, seed=rng())
     assert swapped.effect_size == pytest.approx(-found.effect_size)
 
 
 def test_weat_refuses_and_leaves_undefined():
     two = np.eye(2)
     with pytest.raises(MetricError, match="different dimensions"):
-        weat(two, two, two, np.eye(3), rng=rng())
+        weat(two, two, two, np.eye(3), seed=rng())
     with pytest.raises(MetricError, match="no direction"):
-        weat(two, np.zeros((1, 2)), two, two, rng=rng())
+        weat(two, np.zeros((1, 2)), two, two, seed=rng())
     with pytest.raises(MetricError, match=r"\(., d\)"):
-        weat(two, two, two, np.ones(2), rng=rng())
-    empty = weat(two, np.empty((0, 2)), two, two, rng=rng())
+        weat(two, two, two, np.ones(2), seed=rng())
+    empty = weat(two, np.empty((0, 2)), two, two, seed=rng())
     assert np.isnan([empty.statistic, empty.effect_size, empty.p_value]).all()
     assert in_words(empty.reason) == "empty set"
-    flat = weat(two, two, two, two, rng=rng())
+    flat = weat(two, two, two, two, seed=rng())
     assert np.isnan(flat.effect_size) and flat.p_value == 1 and "does not vary" in in_words(flat.reason)
 
 
@@ -357,7 +357,7 @@ def p_values(worlds, *, beta, alternative="greater"):
     p = []
     for seed in range(10_000, 10_000 + worlds):
         similarities, in_a = planted_similarities(seed, beta=beta)
-        found = sc_weat(similarities, in_a, permutations=499, rng=rng([seed, 1]), alternative=alternative)
+        found = sc_weat(similarities, in_a, permutations=499, seed=rng([seed, 1]), alternative=alternative)
         p.append([found.p_value[0], found.category.p_value])
     return np.array(p)
 

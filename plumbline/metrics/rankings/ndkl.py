@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.inputs import draw_settings
 from plumbline.metrics.rankings.ranking import (
     MAX_WORK,
     MIN_PERMUTATIONS,
@@ -36,10 +37,12 @@ from plumbline.metrics.rankings.ranking import (
     Shares,
     few_permutations_reason,
     group_apart,
+    in_rank_order,
     rank_labelled,
+    shares_of_interval,
 )
 from plumbline.reasons import joined, reason
-from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.jackknife import t_intervals
 from plumbline.statistics.permutation import upper_p_values
 from plumbline.statistics.power import Detectable, detectable_of
@@ -57,7 +60,9 @@ def ndkl(
     *,
     desired: Desired = None,
     ids: ArrayLike | Sequence[Any] | None = None,
-) -> NDArray[np.float64]:
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> NDArray[np.float64] | Estimate:
     """Return NDKL = (1/Z) Σ_i KL(D_i ‖ D) / log2(i + 1), Z = Σ_i 1 / log2(i + 1), of whole rankings (B.1, eq. 9).
 
     D_i are the groups' shares among the first i images, D the desired ones; natural logarithm, 0 ln 0 = 0. In nats, at
@@ -68,20 +73,31 @@ def ndkl(
     ----------
     scores : (n,) or (n, m) float
         One ranking per column.
-    groups, desired, ids
-        As in `skew_at_k`.
+    groups, desired, ids, interval, seed
+        As in `max_skew_at_k`; an interval is that of a single ranking.
 
     Returns
     -------
-    (m,) float64
+    (m,) float64, or with `interval` an Estimate
         One value per column; (1,) for a single ranking.
 
     Raises
     ------
     MetricError
-        As in `skew_at_k`.
+        As in `max_skew_at_k`.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> plumbline.ndkl([0.9, 0.8, 0.7, 0.1], ["man", "man", "woman", "woman"]).round(2).tolist()
+    [0.45]
     """
-    names, ranked, shares = rank_labelled(scores, groups, desired=desired, ids=ids)
+    names, ranked, shares = rank_labelled(
+        scores, groups, desired=desired, ids=ids, max_ndim=2 if interval is False else 1
+    )
+    if interval is not False:
+        of_one, settings = in_rank_order(ranked[0], len(names)), draw_settings(interval, seed)
+        return ndkl_estimates(of_one, shares_of_interval(desired), settings=settings).estimate[0]
     return ndkl_sums(ranked, len(names)).against(shares)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.inputs import as_labels
 from plumbline.reasons import MIN_GROUP, Reason, reason
 from plumbline.statistics.cluster_permutation import ClusterPermutation, Relabelled
 from plumbline.statistics.rankings import rank_order
@@ -81,7 +82,7 @@ def rank_labelled(
     MetricError
         As in `plumbline.metrics.skew_at_k`.
     """
-    labels = np.asarray(groups, dtype=None if isinstance(groups, np.ndarray) else object)
+    labels = groups if isinstance(groups, np.ndarray) else np.array(as_labels(groups), dtype=object)
     if labels.ndim != 1:
         raise MetricError("groups must be one label per image", found=f"shape {labels.shape}")
     # nan is the one thing that differs from itself.
@@ -262,3 +263,19 @@ class RankedGroups:
     def only(self, chosen: slice) -> RankedGroups:
         """Return some of the rankings."""
         return replace(self, order=self.order[chosen])
+
+
+def in_rank_order(codes: NDArray[np.integer], n_groups: int) -> RankedGroups:
+    """Return one ranking of which only the groups by rank are known, (n,)."""
+    return RankedGroups(np.arange(len(codes))[None], codes.astype(np.int64), n_groups)
+
+
+def shares_of_interval(desired: Desired) -> Shares:
+    """Return which shares an interval is against; raises MetricError for others than equal ones or the ranked set's."""
+    if desired is None or (isinstance(desired, str) and desired == "equal"):
+        return "equal"
+    if isinstance(desired, str) and desired == "ranked":
+        return "ranked"
+    raise MetricError(
+        "an interval is against equal shares, or those of the ranked set", found=desired, expected='"equal" or "ranked"'
+    )

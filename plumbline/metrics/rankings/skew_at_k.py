@@ -14,9 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.rankings.ranking import Desired, ImageClusters, RankedGroups, Shares, group_apart, rank_labelled
+from plumbline.metrics.inputs import draw_settings
+from plumbline.metrics.rankings.ranking import (
+    Desired,
+    ImageClusters,
+    RankedGroups,
+    Shares,
+    group_apart,
+    in_rank_order,
+    rank_labelled,
+    shares_of_interval,
+)
 from plumbline.reasons import reason
-from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.intervals import bca_array, percentile_array, wilson
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import largest_low
@@ -142,6 +152,13 @@ def skew_at_k(
     MetricError
         If k is out of range, a score is not finite, lengths differ, a desired share is zero, or the shares do not
         fit the groups.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> skew = plumbline.skew_at_k([0.9, 0.8, 0.7, 0.1], ["man", "man", "woman", "woman"], k=3)
+    >>> [(each.group, round(each.value, 2)) for each in skew]
+    [('man', 0.29), ('woman', -0.41)]
     """
     names, ranked, shares = rank_labelled(scores, groups, desired=desired, ids=ids, max_ndim=1)
     n = ranked.shape[1]
@@ -167,13 +184,46 @@ def max_skew_at_k(
     k: int,
     desired: Desired = None,
     ids: ArrayLike | Sequence[Any] | None = None,
-) -> GroupSkew:
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> GroupSkew | Estimate:
     """Return the largest Skew@k over the groups (B.1), and whose it is: the first group's where several tie.
 
     It is never below 0: shares cannot all be under the desired ones. So chance alone makes it positive.
 
-    Parameters and errors are those of `skew_at_k`.
+    Parameters
+    ----------
+    scores, groups, k, desired, ids : as in `skew_at_k`
+    interval : bool or MetricSettings
+        Whether interval and p are computed, against equal shares or those of the ranked set; settings instead of True
+        say how often is drawn. k is then less than the number of images.
+    seed : int or Generator
+        Of the draws.
+
+    Returns
+    -------
+    GroupSkew, or with `interval` an Estimate
+
+    Raises
+    ------
+    MetricError
+        As `skew_at_k`, or if an interval against other shares is asked for.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> largest = plumbline.max_skew_at_k([0.9, 0.8, 0.7, 0.1], ["man", "man", "woman", "woman"], k=2)
+    >>> largest.group, round(largest.value, 2)
+    ('man', 0.69)
     """
+    if interval is not False:
+        names, by_rank, _ = rank_labelled(scores, groups, desired=desired, ids=ids, max_ndim=1)
+        ranked, settings = in_rank_order(by_rank[0], len(names)), draw_settings(interval, seed)
+        shares = shares_of_interval(desired)
+        if not 1 <= k < ranked.n:
+            raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {ranked.n - 1} for an interval")
+        top = sample_top(ranked, k=k, settings=settings, labels=["max_skew_at_k"], with_totals=shares == "ranked")
+        return skew_estimates(top, shares, confidence=settings.confidence).largest[0]
     skew = skew_at_k(scores, groups, k=k, desired=desired, ids=ids)
     # Equal shares over equal desired ones are ties on paper; rounding must not choose among them.
     largest = skew[skew.groups[np.flatnonzero(skew.value >= skew.value.max() - 1e-12)[0]]]

@@ -75,6 +75,13 @@ def trident_scores(logits: ArrayLike, labels: ArrayLike, *, n_classes: int, conf
     ------
     MetricError
         If the shapes disagree, a label is not a class, or a logit is nan.
+
+    Examples
+    --------
+    >>> import plumbline
+    >>> scores = plumbline.trident_scores([[3, 1, 2], [1, 2, 3], [1, 3, 2], [1, 2, 0]], [0, 0, 1, 1], n_classes=2)
+    >>> scores.probe_rate.value.tolist(), scores.accuracy.value.item()
+    ([0.5, 0.0], 0.75)
     """
     responses, classes = checked_logits(logits, labels, n_classes=n_classes)
     outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes)
