@@ -8,6 +8,7 @@ import dagster as dg
 import polars as pl
 
 from plumbline.catalog.files import data_yaml
+from plumbline.report.visible import visible
 from plumbline.storage import Committed, Lake
 from resources import served
 
@@ -55,7 +56,7 @@ def _columns() -> dict[str, dict[str, Any]]:
 def report_link(model: str, dataset: str | None = None) -> dg.MetadataValue:
     """Return a link to the numbers of a model in the report, as `plumbline ui` serves it."""
     title = model if dataset is None else f"{model} on {dataset}"
-    return dg.MetadataValue.md(f"[{_MARKED.sub(_ESCAPED, title)}]({served.report_of(model, dataset)})")
+    return dg.MetadataValue.md(f"[{_inline(title)}]({served.report_of(model, dataset)})")
 
 
 def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:
@@ -73,6 +74,9 @@ def markdown_table(frame: pl.DataFrame) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
-    printable = "".join(ch if ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)
-    return _MARKED.sub(_ESCAPED, printable[:80]).replace("<", "&lt;")
+    return _inline(f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value))
+
+
+def _inline(text: str) -> str:
+    """Return a text as it can stand in a line of Markdown: nothing in it is obeyed, nothing hides."""
+    return _MARKED.sub(_ESCAPED, visible(text, longest=80)).replace("<", "&lt;")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from orchestration.terminal import ConfigOption, console, errors, safe, workspace_of
 from plumbline.errors import PlumblineError
@@ -37,7 +36,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     """
     start, workspace = time.monotonic(), workspace_of(config)
     audited = workspace.audit
-    console.print(f"[bold]{escape(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
+    console.print(f"[bold]{safe(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
     from orchestration.audit_plan import AuditPlan
     from orchestration.audit_run import AuditRun, Outcome
     from orchestration.definitions import defs
@@ -222,5 +221,5 @@ def _print_findings(workspace: Workspace) -> None:
     for row in findings.iter_rows(named=True):
         cell = f"{row['dataset']} | {row['model']}"
         texts = (row["finding"], row["value"], row["interval"], row["q"], cell, row["explain"])
-        table.add_row(*(escape(text or "") for text in texts))
+        table.add_row(*(safe(text or "") for text in texts))
     console.print(table)

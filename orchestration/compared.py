@@ -4,7 +4,6 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from assets.audit_changes import changes_of
@@ -35,7 +34,7 @@ def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Ch
     with console.status("reading") as shown:
 
         def show(text: str) -> None:
-            shown.update(escape(text))
+            shown.update(safe(text))
 
         if old in models and new in models:
             audit = named_audit(workspace.lake, NEWEST)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from orchestration.terminal import ConfigOption, console, say, workspace_of
+from orchestration.terminal import ConfigOption, console, safe, say, workspace_of
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
@@ -83,10 +82,10 @@ def _fetch_checkpoint(workspace: Workspace, one, *, newest: bool) -> str:
 def _extract(workspace: Workspace, dataset: str, archive: Path) -> None:
     from resources.fetching_datasets import extract_dataset
 
-    with console.status(f"{escape(archive.name)}: extracting") as shown:
+    with console.status(f"{safe(archive.name)}: extracting") as shown:
 
         def show(size: int) -> None:
-            shown.update(f"{escape(archive.name)}: {size / 1e6:,.0f} MB extracted")
+            shown.update(f"{safe(archive.name)}: {size / 1e6:,.0f} MB extracted")
 
         folder, extracted = extract_dataset(workspace, dataset, archive, progress=show)
     text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
@@ -103,5 +102,5 @@ def _print_fetchable(workspace: Workspace, lines) -> None:
     table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
     for line in lines:
         there = "yes" if line.there else "no"
-        table.add_row(*map(escape, (line.wanted.id, line.wanted.kind, line.how, there, line.source)))
+        table.add_row(*map(safe, (line.wanted.id, line.wanted.kind, line.how, there, line.source)))
     console.print(table)

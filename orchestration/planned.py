@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from math import isnan
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
 from assets.plans import absent_datasets, plan_encoders, plan_generation, planned_power, recorded
-from orchestration.terminal import console, say
+from orchestration.terminal import console, safe, say
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
 from plumbline.config.entries import Limit
@@ -79,7 +78,7 @@ def _print_reproduction(workspace: Workspace) -> None:
         shown.add_column(name, justify="left" if "|" in name or name == "why" else "right")
     for row in tables.iter_rows(named=True):
         numbers = (f"{row[name]:,}" for name in ("cells", "reproduced", "other_protocol", "cannot"))
-        shown.add_row(escape(f"{row['paper']} | {row['table']}"), *numbers, escape(row["why"] or ""))
+        shown.add_row(safe(f"{row['paper']} | {row['table']}"), *numbers, safe(row["why"] or ""))
     console.print(shown)
 
 
@@ -108,7 +107,7 @@ def _print_detectable(workspace: Workspace, rate: float) -> None:
         table.add_column(name, justify="left" if "|" in name else "right")
     for one in found:
         table.add_row(
-            escape(f"{one.dataset} | {one.attribute}"),
+            safe(f"{one.dataset} | {one.attribute}"),
             f"{len(one.sizes):,}",
             f"{sum(one.sizes):,}",
             f"{min(one.sizes):,}",
@@ -167,7 +166,7 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
 
         register_partitions(instance, workspace)
         for dataset in unread:
-            with console.status(f"{escape(dataset)}: reading"):
+            with console.status(f"{safe(dataset)}: reading"):
                 run = run_job(defs, instance, "read_dataset", dataset)
             # A check that fails refuses the audit; what is pictured is known all the same.
             if recorded(workspace, dataset) is None:
@@ -185,7 +184,7 @@ def _cells(plan: EncoderPlan, rates: Rates) -> Table:
 
 def _row(cell: PlannedCell, rates: Rates) -> tuple[str, ...]:
     return (
-        escape(f"{cell.dataset} | {cell.encoder}"),
+        safe(f"{cell.dataset} | {cell.encoder}"),
         f"{cell.images:,}",
         f"{cell.distinct_prompts:,}" if cell.prompts else "gender labels",
         f"{cell.images * cell.distinct_prompts:,}" if cell.prompts else "",
@@ -207,7 +206,7 @@ def _slices(plan: Plan, tokens_per_second: float) -> Table:
         cost = "?" if one.cost is None else f"{one.cost:,.2f}"
         name = f"{one.model} | {one.slice}"
         time = ("~" if assumed else "") + _duration(seconds) if one.to_do else ""
-        table.add_row(escape(name), *(f"{n:,}" for n in numbers), time, cost)
+        table.add_row(safe(name), *(f"{n:,}" for n in numbers), time, cost)
     return table
 
 

@@ -19,6 +19,7 @@ from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.evidence import states
 from plumbline.metrics.registry import METRICS
 from plumbline.report.numbers import interval, number
+from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -171,7 +172,7 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def _escaped(text: object, more: str = "") -> str:
-    return "".join(f"\\{c}" if c in "\\`*[]<>|" + more else c for c in str(text))
+    return "".join(f"\\{c}" if c in "\\`*[]<>|" + more else c for c in visible(text))
 
 
 def _rounded(value: float | None) -> str:

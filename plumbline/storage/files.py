@@ -189,10 +189,10 @@ def csv_bytes(frame: pl.DataFrame) -> bytes:
 def defused(cells: pl.Expr) -> pl.Expr:
     """Return cells of text that no spreadsheet runs: one that begins as a formula does gets an apostrophe in front.
 
-    Names, labels and generated texts come from outside. A formula begins with `=`, `+`, `-`, `@`, a tab or a carriage
-    return.
+    Names, labels and generated texts come from outside. A formula begins with `=`, `+`, `-`, `@`, each narrow or
+    wide, a tab or a line break.
     """
-    return cells.str.replace(r"^([=+\-@\t\r])", "'$1")
+    return cells.str.replace(r"^([=+\-@＝＋－＠\t\r\n])", "'$1")
 
 
 def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

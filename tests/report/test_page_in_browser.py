@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hostile_texts import HIDDEN, HOSTILE
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, synthetic_table
 
@@ -24,13 +25,13 @@ from resources import served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = "the browser tests need Chromium: apt-get install chromium, or its path in PLUMBLINE_CHROMIUM"
-EVIL = '</script><script>window.ran = 1</script><img src=x onerror="window.ran = 2">'
+EVIL = HOSTILE["closes a script"]
 MODELS = (GRID[0], (EVIL, "large", "6k", "archive"), GRID[6])
 GROUPS = {
-    "Black": "\u202e=cmd|'/c calc'!A1",
-    "Indian": "\x1b[31m{{ 7 * 7 }}",
-    "White": "datum.value; window.ran = 3",
-    "Asian": "');window.ran=4;('",
+    "Black": HOSTILE["right to left"] + HOSTILE["a formula"],
+    "Indian": HOSTILE["an escape sequence"] + HOSTILE["a template"],
+    "White": HOSTILE["an expression"],
+    "Asian": HOSTILE["ends a string"],
 }
 
 
@@ -73,7 +74,7 @@ def address(table, made_once):
     """Return the address of the rendered report."""
 
     def make(folder):
-        inputs = synthetic_inputs(MODELS, hostile=tuple(GROUPS.values()))
+        inputs = synthetic_inputs(MODELS, hostile=tuple(HOSTILE.values()))
         inputs = replace(inputs, audit=replace(inputs.audit, title=EVIL))
         page = render(table, inputs, pages=partial(served.cell_pages, generators=()))
         (folder / "page.html").write_bytes(page.encode())
@@ -134,7 +135,8 @@ def test_texts_of_an_attacker_are_text(page, numbers):
     page.locator("#filters [name=model]").select_option(label=visible(EVIL))
     assert page.locator("#rows tbody tr td:first-child").first.inner_text() == EVIL
     written = page.evaluate("document.body.innerText")
-    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f]", written)
+    assert not re.search(HIDDEN, written)
+    assert visible(HOSTILE["Markdown"]) in page.locator("body").text_content()
 
 
 @pytest.mark.parametrize("column", ["model", "dataset", "attribute"])
