@@ -16,6 +16,8 @@ FEW_CLUSTERS = 35
 """Intervals from fewer clusters are unreliable (Cameron, Gelbach & Miller 2008); the reason reports it.
 
 The bench holds means of skewed scores at 94% from 35 sets on, and in 91-93% of 10."""
+LEAST_FREEDOM = 3.0
+"""Degrees of freedom of the variance of a share, where there are enough clusters for as many."""
 
 
 def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
@@ -121,8 +123,9 @@ def cluster_wilson(
     """Return Wilson's interval of a share of images that come in clusters, with the effective sample size.
 
     The effective sample size is n over the design effect, the cluster-robust variance over that of independent images,
-    at most n, times (t quantile of n - 1 / t quantile of clusters - 1)² for the few degrees of freedom of that variance
-    (Korn & Graubard 1998, eq. 2.5). Where all images agree there is no variance to see: it is the number of clusters.
+    at most n, times (t quantile of n - 1 / t quantile of df)² for the few degrees of freedom df of that variance
+    (Korn & Graubard 1998, eq. 2.5; they take clusters - 1, here it is `variance_freedom`). Where all images agree there
+    is no variance to see: it is the number of clusters.
 
     Parameters
     ----------
@@ -144,7 +147,30 @@ def cluster_wilson(
     error, units = standard_errors((hit - share) / n, clusters)
     effective = float(len(np.unique(clusters)))
     if 0 < share < 1 and units > 1 and error > 0:
-        low_t, high_t = stdtrit([n - 1, units - 1], (1 + confidence) / 2)
-        effective = min(float(n), share * (1 - share) / float(error) ** 2 * (low_t / high_t) ** 2)
+        seen = share * (1 - share) / float(error) ** 2
+        low_t, high_t = stdtrit([n - 1, variance_freedom(share, seen / units, units, n)], (1 + confidence) / 2)
+        effective = min(float(n), seen * (low_t / high_t) ** 2)
     low, high = wilson(share * effective, effective, confidence=confidence)
     return float(low), float(high)
+
+
+def variance_freedom(share: float, per_cluster: float, clusters: int, images: int) -> float:
+    """Return the degrees of freedom of the variance of a share between clusters, at most clusters - 1.
+
+    Satterthwaite's (1946), 2 / (k / c + 2 / (c - 1)) of c clusters whose shares have the excess kurtosis k: where few
+    clusters have the event, their observed variance says little. k is that of a beta distribution with the mean and the
+    variance of the clusters' shares, weighted by 1 - clusters / images, since clusters of single images vary as the
+    share says. At least `LEAST_FREEDOM`, or clusters - 1.
+
+    Parameters
+    ----------
+    share : float
+        Within (0, 1).
+    per_cluster : float
+        Images over the design effect, per cluster; below 1 it counts as 1, the most that shares can vary.
+    """
+    odd, r = share * (1 - share), max(per_cluster, 1.0)
+    kurtosis = 6 * ((1 - 4 * odd) * r - odd * (r + 1)) / (odd * (r + 1) * (r + 2))
+    kurtosis = max(kurtosis, 0.0) * (1 - clusters / images)
+    freedom = 2 / (kurtosis / clusters + 2 / (clusters - 1))
+    return float(max(freedom, min(LEAST_FREEDOM, clusters - 1)))

@@ -15,6 +15,7 @@ from plumbline.statistics.clusters import (
     few_clusters_reason,
     jackknife_clusters,
     resample_clusters,
+    variance_freedom,
 )
 from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.jackknife import occurring_codes, standard_errors, t_intervals
@@ -101,6 +102,18 @@ def test_intervals_of_sets_at_the_ends():
     )
     alone = cluster_wilson(np.arange(40) % 4 == 0, np.arange(40))
     assert alone == pytest.approx(tuple(map(float, wilson(10, 40))), abs=0.01)
+
+
+@pytest.mark.parametrize(("share", "per_cluster"), [(0.1, 4.0), (0.05, 1.5), (0.3, 20.0), (0.98, 3.0)])
+def test_the_variance_of_a_rare_share_has_few_degrees_of_freedom(share, per_cluster):
+    """That of a beta distribution whose variance is share (1 - share) / per_cluster, by scipy's kurtosis."""
+    spread = per_cluster - 1
+    kurtosis = float(stats.beta.stats(share * spread, (1 - share) * spread, moments="k"))
+    clusters, images = 60, 1200
+    expected = 2 / (max(kurtosis, 0) * (1 - clusters / images) / clusters + 2 / (clusters - 1))
+    assert variance_freedom(share, per_cluster, clusters, images) == pytest.approx(max(expected, 3), rel=1e-9)
+    assert variance_freedom(share, per_cluster, clusters, clusters) == clusters - 1, "images that are alone"
+    assert variance_freedom(0.5, per_cluster, 2, 40) == 1
 
 
 def test_cluster_robust_errors_are_those_of_statsmodels():
