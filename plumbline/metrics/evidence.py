@@ -14,7 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.metrics.family import Traits, family_descriptions, traits_by_metric
-from plumbline.statistics.multiplicity import FAMILIES, q_values
+from plumbline.reasons import reason
+from plumbline.statistics.multiplicity import FAMILIES, add_reasons, q_values
 from plumbline.statistics.power import COLUMNS, LEVELS, effect_size, required_p, value_at
 
 State = Literal["evidence", "no_evidence", "evidence_of_none"]
@@ -49,7 +50,7 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     """Fill `smallest_detectable`, at the p with which the correction would have rejected each row within its family.
 
     Estimates that can err to both sides of the null get their columns by level here, from the standard error that
-    their interval implies: the distance from the null that is found.
+    their interval implies: the distance from the null that is found. `reason` says where nothing is told.
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
     of_error = pl.col("metric").is_in(_two_sided()) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
@@ -65,7 +66,20 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     for rows in filled.with_row_index("row").group_by(FAMILIES["metric_table"]).agg("row")["row"]:
         index = rows.to_numpy()
         needed[index] = required_p(p[index], level=significance)
-    return filled.with_columns(smallest_detectable(filled, needed))
+    return _add_power_reasons(filled.with_columns(smallest_detectable(filled, needed)), significance=significance)
+
+
+def _add_power_reasons(table: pl.DataFrame, *, significance: float) -> pl.DataFrame:
+    """Say of rows that are no evidence, and have no detectable value, why not, where no other reason does."""
+    no_evidence = pl.col("p").is_not_nan() & (pl.coalesce("q", "p") >= significance)
+    told = pl.col("reason_codes").str.contains_any(["few_relabellings", "p_floor"]).fill_null(value=False)
+    missing = {
+        "nothing_detectable": pl.col("smallest_detectable").is_nan() & ~told,
+        "power_unknown": pl.col("smallest_detectable").is_null(),
+    }
+    rows = table.with_row_index("row")
+    found = {code: rows.filter(no_evidence & where.fill_null(value=False))["row"] for code, where in missing.items()}
+    return add_reasons(table, {row: reason(code) for code, places in found.items() for row in places})
 
 
 def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:

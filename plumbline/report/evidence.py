@@ -77,6 +77,8 @@ def could_be_found(row: Row, *, share: bool = False) -> str:
     written, least = percent if share else number, row.get("smallest_detectable")
     if least is None:
         power = ""
+    elif math.isnan(least) and find(row["reason_codes"], "nothing_detectable"):
+        power = ""  # its remark says so
     elif math.isnan(least):
         power = " So few images would hardly show any difference at the p that the correction requires."
     else:

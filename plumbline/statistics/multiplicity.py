@@ -7,12 +7,14 @@ average. A reader of the headlines reads across families: there q is over all ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.reasons import decode, encode, in_words, joined, reason
+from plumbline.reasons import Reason, decode, encode, in_words, joined, reason
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
@@ -79,9 +81,14 @@ def add_floor_reasons(
     if not rows.size:
         return table
     tests = table.select(pl.col("p").is_not_nan().fill_null(value=False).sum().over(FAMILIES[of]))["p"]
+    return add_reasons(table, {int(row): reason("p_floor", draws=draws, tests=tests[int(row)]) for row in rows})
+
+
+def add_reasons(table: pl.DataFrame, reasons: Mapping[int, Reason]) -> pl.DataFrame:
+    """Return a table of which some rows, by their place, have one more reason."""
     texts, codes = table["reason"].to_list(), table["reason_codes"].to_list()
-    for row in rows:
-        why = joined(decode(codes[row]), reason("p_floor", draws=draws, tests=tests[int(row)]))
+    for row, one in reasons.items():
+        why = joined(decode(codes[row]), one)
         texts[row], codes[row] = in_words(why), encode(why)
     return table.with_columns(pl.Series("reason", texts, pl.String), pl.Series("reason_codes", codes, pl.String))
 

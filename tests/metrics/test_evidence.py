@@ -12,6 +12,7 @@ from plumbline.catalog.schema import metric_frame
 from plumbline.config.audit import Audit
 from plumbline.metrics.evidence import add_equivalence, add_power, equivalence_metrics, state, states
 from plumbline.metrics.registry import metric_table
+from plumbline.reasons import decode
 from plumbline.statistics.power import effect_size, value_at
 
 NAN = math.nan
@@ -73,8 +74,11 @@ def test_what_is_not_computed_is_null_and_what_is_never_found_nan():
         row("max_skew", 0.1, 0, 0.4, event="b", detectable_05=NAN, detectable_002=NAN),
         row("max_skew", 0.1, 0, 0.4, event="c", p=None, detectable_05=0.1),
     ]
-    unknown, never, untested = add_power(metric_frame(rows), confidence=0.95)["smallest_detectable"]
+    table = add_power(metric_frame(rows), confidence=0.95)
+    unknown, never, untested = table["smallest_detectable"]
     assert unknown is None and untested is None and math.isnan(never)
+    codes = [[one.code for one in decode(cell)] for cell in table["reason_codes"]]
+    assert codes == [["power_unknown"], ["nothing_detectable"], []]
 
 
 @pytest.mark.parametrize(
