@@ -68,11 +68,15 @@ def permuted(count: NDArray[np.int64], sizes: NDArray[np.int64], seed: object) -
 
 @cache
 def told_of_counts(sizes: tuple[int, ...], pooled: float, name: str, level: int) -> NDArray[np.float64]:
-    """Return the rates that are told to be found at one of `LEVELS`; nan where none is."""
+    """Return the rates that five audits on average tell to be found at one of `LEVELS`; nan where none is."""
     size, statistic = np.array(sizes), STATISTICS[name]
     count = np.round(size * pooled).astype(np.int64)
     of_test = {"parity": parity_of(statistic), "ratio": statistic is not PARITY}
-    told = detectable_value(*permuted(count, size, 1), statistic.value, apart=len(size) - 1, **of_test)[level]
+    found = [
+        detectable_value(*permuted(count, size, [audit, 1]), statistic.value, apart=len(size) - 1, **of_test)[level]
+        for audit in range(5)
+    ]
+    told = float(np.mean(found))
     if np.isnan(told):
         return np.full(len(size), np.nan)
     return rates_with(statistic, told, size, count.sum() / size.sum())

@@ -397,7 +397,7 @@ def _permuted_ndkl(ranked: RankedGroups, clusters: ImageClusters, shares: NDArra
 _POWER_DRAWS, _FEWEST_DRAWS, _RANKED = 100, 20, 2_000_000
 """Rankings of each preference: at most, at least, and images in all of them."""
 _PREFERENCES = np.array([0, 2, 3, 4, 6, 9, 14])
-"""Preferences that are tried, in standard errors of the logarithm of a ratio of mean ranks."""
+"""Preferences that are tried, in standard errors of a difference of mean scores."""
 
 
 def _detectable(
@@ -427,13 +427,18 @@ def _detectable_by_chance(sizes: tuple[int, ...], desired: Shares, permutations:
 def _of_rankings(
     labels: NDArray[Any], sizes: tuple[int, ...], desired: Shares, chance: NDArray[np.float64], least_p: float
 ) -> Detectable:
-    """Return what is found of (d, n) groups by rank, of random rankings, if the ranks of one group are divided."""
+    """Return what is found of (d, n) groups by rank, of random rankings, if the scores of one group were higher.
+
+    Scores are taken for normal, and those of the group are shifted: as much at the top as further down.
+    """
+    from scipy.special import ndtri
+
     n, shares = labels.shape[1], _shares(sizes, desired)
     member = labels == group_apart(np.array(sizes), desired)
     error = np.sqrt(1 / max(member[0].sum(), 1) + 1 / max(n - member[0].sum(), 1))
-    rank, simulated = np.arange(1, n + 1, dtype=np.float32), []
+    score, simulated = ndtri(np.arange(1, n + 1) / (n + 1)).astype(np.float32), []
     for preference in _PREFERENCES * error:
-        order = np.argsort(np.where(member, rank * np.float32(np.exp(-preference)), rank), axis=1)
+        order = np.argsort(np.where(member, score - np.float32(preference), score), axis=1)
         simulated.append(ndkl_sums(np.take_along_axis(labels, order, axis=1), len(sizes)).against(shares))
     return detectable_of(chance, np.stack(simulated), np.mean(simulated, axis=1), least_p=least_p)
 
