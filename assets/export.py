@@ -7,24 +7,16 @@ from pathlib import Path
 
 from assets.findings import headline_reading
 from assets.model_addresses import model_addresses
-from plumbline.catalog.suites import Suite, all_suites
+from plumbline.catalog.suites import all_suites
+from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.checksums import write_checksums
-from plumbline.provenance.export import (
-    Material,
-    exported_table,
-    headline_rows,
-    impact_ratio_page,
-    impact_ratio_table,
-    model_card,
-    provenance_statement,
-)
-from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.provenance.export import Material, provenance_statement
+from plumbline.provenance.forms import Exported, hub_dataset, written
 from plumbline.report.html import explanations_folder
-from plumbline.report.scorecard import scorecard
 from plumbline.storage import Committed
-from plumbline.storage.files import csv_bytes, table_bytes
+from plumbline.storage.files import csv_bytes
 from plumbline.version import __version__
 from resources.workspace import Workspace
 
@@ -60,8 +52,10 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _write_tables(workspace, partial)
-    _write_cards(workspace, partial)
+    for name, content in written(_exported(workspace)).items():
+        (partial / name).parent.mkdir(exist_ok=True)
+        (partial / name).write_bytes(content)
+    (partial / "runs.csv").write_bytes(csv_bytes(workspace.lake.read_table("provenance")))
     if report is not None:
         shutil.copyfile(report, partial / REPORT)
         explanations = explanations_folder(workspace.past.audit_id)
@@ -76,39 +70,25 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     return _files(folder)
 
 
-def _write_tables(workspace: Workspace, folder: Path) -> None:
-    lake = workspace.lake
+def _exported(workspace: Workspace) -> Exported:
+    """Return what the audit hands on in every form that there is."""
+    assert workspace.past is not None
+    audit, lake = workspace.audit, workspace.lake
     table = current_table(lake.read_table("metric_table"))
-    exported = exported_table(table, model_addresses(workspace.audit))
-    (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
-    (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
-    (folder / "runs.csv").write_bytes(csv_bytes(lake.read_table("provenance")))
-    card = scorecard(table, headline_reading(workspace))
-    (folder / "scorecard.csv").write_bytes(csv_bytes(card))
-    if chart := drawn(card):
-        (folder / "scorecard.png").write_bytes(chart.png)
-    ratios = impact_ratio_table(table, _outcome_suites())
-    (folder / "impact_ratios.csv").write_bytes(csv_bytes(ratios))
-    (folder / "impact_ratios.md").write_text(impact_ratio_page(ratios), "utf-8")
-
-
-def _outcome_suites() -> dict[str, Suite]:
-    return {suite.id: suite for suite in all_suites() if suite.family == "outcomes"}
-
-
-def _write_cards(workspace: Workspace, folder: Path) -> None:
-    table = current_table(workspace.lake.read_table("metric_table"))
-    cards = folder / "model_cards"
-    for model in (*workspace.audit.encoders, *workspace.audit.lvlms):
-        rows = headline_rows(table, model)
-        if not rows.height:
-            continue
-        cards.mkdir(exist_ok=True)
-        about = {"audit": table["audit_id"][0]}
-        what = "weights sha256" if model in workspace.audit.encoders else "version (digest of all files that decide)"
+    about = {}
+    for (model,), rows in table.group_by("model"):
+        what = "weights sha256" if model in audit.encoders else "version (digest of all files that decide)"
         if digests := sorted(rows["checkpoint_sha256"].drop_nulls().unique()):
-            about[what] = ", ".join(digests)
-        (cards / f"{model}.md").write_text(model_card(model, rows, about=about), "utf-8")
+            about[str(model)] = {what: ", ".join(digests)}
+    return Exported(
+        table,
+        headline_reading(workspace),
+        title=audit.title,
+        addresses=model_addresses(audit),
+        about=about,
+        hub={name: hub_dataset(entry.root) for name, entry in audit.datasets.items() if entry.root.startswith(HUB)},
+        made_at=workspace.past.made_at,
+    )
 
 
 def _write_provenance(workspace: Workspace, folder: Path) -> None:
@@ -171,6 +151,11 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
 
 - `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
   model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.
+- `croissant.json`: what each column of `metric_table.csv` is, as Croissant metadata.
+- `clip_benchmark.csv`: a row a model and dataset, a column a headline number, as CLIP_benchmark builds its table.
+- `numbers.json`: the same numbers as one flat dict, for experiment trackers.
+- `eval_results/`: for each model a file for the folder `.eval_results` of its repository on the Hugging Face Hub; a
+  dataset that was read elsewhere stands by its name here, and needs its id there.
 - `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell.
 {report}
 - `{PROVENANCE}`: an in-toto statement (SLSA provenance) of these files and of what they were made from, with digests.

@@ -46,7 +46,7 @@ ALIVE = {
     "dump_bytecode": "jinja2 calls it",
     **dict.fromkeys(("__getattr__", "__dir__"), "Python asks a module"),
     "_repr_html_": "Jupyter calls it",
-    "log_to": "for a notebook or a training loop",
+    **dict.fromkeys(("log_to", "export"), "for a notebook or a training loop"),
     "writeable": "numpy keeps an array from being changed",
     "_read_dpi_from_exif": "Pillow calls it",
     "VERSION": "raised by hand when answers are read in another way",

@@ -133,7 +133,7 @@ def audit_features(
         By default every suite that the labels can answer.
     classes : str, optional
         The label set of the Trident suites that a column holds, such as `fairface`; by default the one whose labels
-        are those of its column.
+        are those of its column, of several the one with the most.
     wording : str
         Of the Trident prompts.
     name, dataset : str
@@ -316,7 +316,7 @@ def _label_set(records: pl.DataFrame, needed: bool) -> str | None:
         and set(records[suite.attribute].drop_nulls().unique()) == set(suite.class_labels)
     ]
     if held or not needed:
-        return held[0] if held else None
+        return max(held, key=lambda name: len(sets[name].class_labels), default=None)
     raise ConfigError(
         "the Trident suites need a label set, and no column of the labels holds one",
         where="classes",

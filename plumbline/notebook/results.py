@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -133,6 +134,36 @@ class Audit:
                 found=type(tracker).__name__,
                 expected="a module or object with `log_metrics`, or a function of a dict",
             )
+
+    def export(self, folder: str | Path, forms: Collection[str] | None = None) -> list[Path]:
+        """Write the audit into a folder in the forms that others read; existing files of these names are replaced.
+
+        Parameters
+        ----------
+        folder : path
+            Is made where it is not there.
+        forms : collection of str, optional
+            Of `plumbline.provenance.forms.FORMS`, by default all: `tables` (Parquet, CSV, Croissant), `clip_benchmark`,
+            `numbers`, `eval_results` and `model_cards` for the Hugging Face Hub, `scorecard`, `impact_ratios`.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        ConfigError
+            If there is no such form.
+        """
+        from plumbline.provenance.forms import Exported, written
+
+        title = f"{self.cell.model} on {self.cell.dataset}"
+        files = written(Exported(self.table, self.reading, title=title), forms)
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return [Path(folder) / name for name in files]
 
     def diff(self, earlier: Audit, *, limits: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return what changed since another audit, what got worse on top.

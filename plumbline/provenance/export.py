@@ -222,7 +222,7 @@ def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
                 dataset_name=row["dataset"],
                 dataset_args={"content_digest": row["dataset_digest"]},
                 metric_type=row["metric"],
-                metric_name=_measured(row),
+                metric_name=measured(row),
                 metric_config=row["definition"],
                 metric_value=row["value"],
                 metric_args={**known, "row_id": name, "audit_id": row["audit_id"]},
@@ -249,11 +249,12 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str]) -> s
 
     index = eval_results_to_model_index(model, eval_results(rows))
     metadata = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True)
-    table = {"rows": rows.to_dicts(), "measured": _measured, "number": number, "interval": interval}
+    table = {"rows": rows.to_dicts(), "measured": measured, "number": number, "interval": interval}
     return _rendered("model_card", metadata=metadata, about=about, **table)
 
 
-def _measured(row: Mapping[str, Any]) -> str:
+def measured(row: Mapping[str, Any]) -> str:
+    """Return what a metric row measures, in the words of its columns."""
     return ", ".join(str(row[key]) for key in _MEASURED if row[key] not in (None, "estimate"))
 
 

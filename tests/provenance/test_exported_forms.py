@@ -1,11 +1,17 @@
 """The metric table for others, provenance, and model cards."""
 
+import json
+
+import pandas as pd
+import polars as pl
+import pytest
 import yaml
-from huggingface_hub import ModelCardData
+from huggingface_hub import ModelCardData, parse_eval_result_entries
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from plumbline.catalog.schema import metric_frame, row_ids
 from plumbline.digests import digest_bytes
+from plumbline.errors import ConfigError
 from plumbline.provenance.export import (
     CLIP_BENCHMARK,
     Material,
@@ -14,6 +20,8 @@ from plumbline.provenance.export import (
     model_card,
     provenance_statement,
 )
+from plumbline.provenance.forms import Exported, hub_dataset, written
+from plumbline.report.reading import Reading
 
 COMMON = {
     "metric": "max_skew", "definition": "mean_over_pairs", "model": "clip", "dataset": "faces", "suite": "crime",
@@ -85,3 +93,90 @@ def test_the_statement_has_subjects_and_materials_with_digests(tmp_path):
     assert [one["name"] for one in made_from] == ["checkpoint/clip", "dataset/faces"]
     assert all(one["digest"] for one in made_from)
     assert statement["predicate"]["runDetails"]["byproducts"][0]["annotations"]["dagster_run"] == "r"
+
+
+# --- The forms in which an audit is handed on, each read by the other tool's own reader.
+
+EXPORTED = Exported(
+    pl.concat(
+        [
+            TABLE,
+            metric_frame(
+                [
+                    COMMON
+                    | {
+                        "metric": "zero_shot_accuracy",
+                        "definition": "among_classes",
+                        "suite": "trident",
+                        "value": 0.75,
+                    },
+                    COMMON | {"dataset": "others", "q": None},
+                ]
+            ),
+        ]
+    ),
+    Reading(),
+    title="Faces",
+    addresses={"clip": "ViT-B-32/openai"},
+    about={"clip": {"weights sha256": "b" * 64}},
+    hub={"faces": hub_dataset(f"hf-hub:datasets/org/faces@{'c' * 40}")},
+    made_at="2026-11-23T10:00:00+00:00",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("forms")
+    for name, content in written(EXPORTED).items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+def test_croissant_describes_every_column_and_its_own_reader_reads_the_rows(folder):
+    import mlcroissant
+
+    dataset = mlcroissant.Dataset(folder / "croissant.json")
+    assert not dataset.metadata.issues.errors
+    records = [*dataset.records("metrics")]
+    table = pl.read_csv(folder / "metric_table.csv", infer_schema_length=None)
+    assert [name.removeprefix("metrics/") for name in records[0]] == table.columns and len(records) == table.height
+    assert [record["metrics/value"] for record in records] == table["value"].to_list()
+    assert {record["metrics/model"] for record in records} == {b"clip", b"llava", b"all models"}
+    fields = json.loads((folder / "croissant.json").read_text())["recordSet"][0]["field"]
+    assert all(field["description"] != field["name"] for field in fields), "every column says what it is"
+
+
+def test_the_hub_reads_its_results_back(folder):
+    entries = parse_eval_result_entries(yaml.safe_load((folder / "eval_results/clip.yaml").read_text("utf-8")))
+    skew = {entry.dataset_id: entry for entry in entries if entry.task_id == "max_skew/crime/crime/race"}
+    assert set(skew) == {"org/faces", "others"}
+    one = skew["org/faces"]
+    assert (one.value, one.dataset_revision, one.date) == (1.25, "c" * 40, EXPORTED.made_at)
+    assert one.notes == "mean_over_pairs; interval 1.0–1.5, q = 0.02, n = 2100; audit aaaaaaaaaaaa"
+    assert "q = " not in skew["others"].notes
+    assert (folder / "eval_results/llava.yaml").is_file() and not (folder / "eval_results/all models.yaml").exists()
+
+
+def test_clip_benchmarks_table_has_a_row_a_model_and_dataset(folder):
+    table = pd.read_csv(folder / "clip_benchmark.csv")
+    assert tuple(table.columns[:7]) == (*CLIP_BENCHMARK, "acc1")
+    first = table.set_index(["model", "dataset"]).loc["clip"].loc["faces"]
+    assert first["acc1"] == 0.75 and first["max_skew/crime/crime/race"] == 1.25
+    assert first["model_fullname"] == "clip ViT-B-32/openai" and first["task"] == "zeroshot_classification"
+    assert table.set_index("model").loc["llava", "task"] == "captioning"
+
+
+def test_numbers_are_one_flat_dict(folder):
+    numbers = json.loads((folder / "numbers.json").read_text())
+    assert numbers["faces/clip/max_skew/crime/crime/race"] == 1.25
+    assert all(isinstance(value, float) for value in numbers.values())
+    assert any(name.startswith("faces/llava/max_toxicity") for name in numbers)
+
+
+def test_one_form_alone_and_none_that_is_not_there(folder):
+    assert {path.name for path in folder.iterdir()} >= {"metric_table.parquet", "scorecard.csv", "impact_ratios.md"}
+    assert list(written(EXPORTED, ["numbers"])) == ["numbers.json"]
+    with pytest.raises(ConfigError, match=r"no such form[\s\S]*clip_benchmark"):
+        written(EXPORTED, ["xlsx"])

@@ -1,0 +1,334 @@
+"""The forms in which an audit is handed on: what `plumbline export` and an audit in memory both write.
+
+`FORMS` is the one list of them; each form is a function from the audit to its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import yaml
+
+from plumbline.catalog.files import data_yaml
+from plumbline.catalog.schema import ALL_MODELS, BEFORE, Schema
+from plumbline.catalog.suites import Suite, all_suites
+from plumbline.datasets.sources import parse_dataset_address
+from plumbline.digests import digest_bytes
+from plumbline.errors import ConfigError
+from plumbline.provenance.export import (
+    CLIP_BENCHMARK,
+    exported_table,
+    headline_rows,
+    impact_ratio_page,
+    impact_ratio_table,
+    measured,
+    model_card,
+)
+from plumbline.provenance.tracked_numbers import headline_metrics
+from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.numbers import interval
+from plumbline.report.reading import Reading
+from plumbline.report.scorecard import scorecard
+from plumbline.storage.files import csv_bytes, table_bytes
+
+Files = dict[str, bytes]
+"""Name -> content, relative to the folder."""
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """A dataset of the Hugging Face Hub: its id, and the commit that was audited."""
+
+    id: str
+    revision: str | None = None
+
+
+def hub_dataset(address: str) -> HubDataset:
+    """Return the dataset that an address of the hub names."""
+    found = parse_dataset_address(address)
+    return HubDataset(found.repository.removeprefix("datasets/"), found.revision)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An audit to hand on.
+
+    Attributes
+    ----------
+    table : DataFrame
+        The metric table.
+    reading : Reading
+    title : str
+    addresses : mapping of str to str
+        Model -> address of its checkpoint, where that is known.
+    about : mapping of str to mapping
+        Model -> what its card says first, title -> text.
+    hub : mapping of str to HubDataset
+        Dataset -> what it is on the hub, for those that were read there.
+    made_at : str or None
+        When the audit ended, in ISO 8601.
+    """
+
+    table: pl.DataFrame
+    reading: Reading
+    title: str = "An audit"
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    hub: Mapping[str, HubDataset] = field(default_factory=dict)
+    made_at: str | None = None
+
+    @property
+    def models(self) -> list[str]:
+        """Return the models that have numbers of their own, in the order of the table."""
+        every = self.table["model"].unique(maintain_order=True)
+        return [model for model in every if model != ALL_MODELS and headline_rows(self.table, model).height]
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """Return the metric table with the columns of CLIP_benchmark first."""
+        return exported_table(self.table, self.addresses)
+
+
+def written(audit: Exported, forms: Collection[str] | None = None) -> Files:
+    """Return the files of some forms, by default of all.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such form.
+    """
+    wanted = list(FORMS) if forms is None else list(forms)
+    if unknown := [name for name in wanted if name not in FORMS]:
+        raise ConfigError("there is no such form of an export", found=", ".join(unknown), expected=", ".join(FORMS))
+    files: Files = {}
+    for name in wanted:
+        files |= FORMS[name](audit)
+    return files
+
+
+def tables(audit: Exported) -> Files:
+    """Return the metric table as Parquet and CSV, with Croissant metadata that describes the CSV."""
+    content = csv_bytes(audit.rows)
+    described = json.dumps(
+        croissant(audit.rows, content, title=audit.title, made_at=audit.made_at), indent=1, ensure_ascii=False
+    )
+    return {
+        "metric_table.parquet": table_bytes(audit.rows),
+        TABLE: content,
+        "croissant.json": f"{described}\n".encode(),
+    }
+
+
+# --- One row a model and dataset, one column a metric, as CLIP_benchmark builds its table.
+
+
+def clip_benchmark_table(audit: Exported) -> pl.DataFrame:
+    """Return a row a model, dataset and task: CLIP_benchmark's columns, `acc1`, and a column a headline number.
+
+    `acc1` is the share of images whose best match among the classes of the Trident suite is their label.
+    """
+    rows = audit.rows.filter(pl.col("condition") == BEFORE)
+    cells = []
+    for key, cell in rows.group_by(*CLIP_BENCHMARK, maintain_order=True):
+        right = cell.filter(metric="zero_shot_accuracy", statistic="estimate", suite="trident")["value"].to_list()
+        numbers = _headline_numbers(cell.select(audit.table.columns))
+        cells.append(dict(zip(CLIP_BENCHMARK, key)) | {"acc1": right[0] if right else None} | numbers)
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    schema: Schema = {name: pl.String if name in CLIP_BENCHMARK else pl.Float64 for name in names}
+    return pl.DataFrame(cells, schema=schema)
+
+
+def _headline_numbers(rows: pl.DataFrame) -> dict[str, float]:
+    """Return the headline numbers of one model on one dataset: an encoder's as trackers have them, else as its card."""
+    numbers = headline_metrics(rows)
+    for model in rows["model"].unique():
+        spoken = headline_rows(rows, model).filter(pl.col("suite") == "generation")
+        numbers |= {measured(row).replace(", ", "/"): row["value"] for row in spoken.iter_rows(named=True)}
+    return numbers
+
+
+def clip_benchmark(audit: Exported) -> Files:
+    """Return that table as CSV."""
+    return {"clip_benchmark.csv": csv_bytes(clip_benchmark_table(audit))}
+
+
+def numbers(audit: Exported) -> Files:
+    """Return one flat dict of the headline numbers, as trackers take them: `faces/clip/max_skew/crime/crime/race`."""
+    flat: dict[str, float] = {}
+    before = audit.table.filter(pl.col("condition") == BEFORE)
+    for (dataset, model), rows in before.group_by("dataset", "model", maintain_order=True):
+        flat |= {f"{dataset}/{model}/{name}": value for name, value in _headline_numbers(rows).items()}
+    return {"numbers.json": f"{json.dumps(flat, indent=1, ensure_ascii=False)}\n".encode()}
+
+
+# --- For the Hugging Face Hub: results that its model page shows, and a section of the model card.
+
+
+def eval_results(audit: Exported) -> Files:
+    """Return for each model what goes into the folder `.eval_results` of its repository."""
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    files: Files = {}
+    for model in audit.models:
+        entries = []
+        for row in headline_rows(audit.table, model).iter_rows(named=True):
+            place = audit.hub.get(row["dataset"], HubDataset(row["dataset"]))
+            ends = interval(row["ci_low"], row["ci_high"])
+            q = "" if row["q"] is None or row["q"] != row["q"] else f", q = {row['q']:.3g}"
+            entries.append(
+                EvalResultEntry(
+                    dataset_id=place.id,
+                    dataset_revision=place.revision,
+                    task_id="/".join(part.replace(" ", "_") for part in measured(row).split(", ")),
+                    value=row["value"],
+                    date=audit.made_at,
+                    notes=f"{row['definition']}; interval {ends}{q}, n = {row['n']}; audit {row['audit_id'][:12]}",
+                )
+            )
+        text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
+        files[f"eval_results/{model}.yaml"] = text.encode()
+    return files
+
+
+def model_cards(audit: Exported) -> Files:
+    """Return for each model a section of a model card, with its numbers as `model-index`."""
+    known = {"audit": str(audit.table["audit_id"][0])} if audit.table.height else {}
+    return {
+        f"model_cards/{model}.md": model_card(
+            model, headline_rows(audit.table, model), about=known | dict(audit.about.get(model, {}))
+        ).encode()
+        for model in audit.models
+    }
+
+
+# --- Croissant: what the columns of the metric table are, in the words of ML Commons.
+
+TABLE = "metric_table.csv"
+_KINDS = {pl.String: "sc:Text", pl.Float64: "sc:Float", pl.Int64: "sc:Integer"}
+_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""As the specification of Croissant 1.0 gives it."""
+
+
+def croissant(rows: pl.DataFrame, content: bytes, *, title: str, made_at: str | None = None) -> dict[str, Any]:
+    """Return Croissant 1.0 metadata of the exported metric table.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        The table, see `exported_table`.
+    content : bytes
+        Its file.
+    """
+    said: Mapping[str, Any] = data_yaml("columns.yaml")
+    meanings = said["columns"] | said.get("tables", {}).get("metric_table", {})
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"metrics/{name}",
+            "name": name,
+            "description": meanings.get(name, _OF_EXPORT.get(name, name)),
+            "dataType": _KINDS[type(kind)],
+            "source": {"fileObject": {"@id": TABLE}, "extract": {"column": name}},
+        }
+        for name, kind in rows.schema.items()
+    ]
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": title,
+        "description": "Estimates of social bias with intervals, p and q, a row a number, of an audit by Plumbline.",
+        "version": "1.0.0",
+        **({} if made_at is None else {"datePublished": made_at}),
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": TABLE,
+                "name": TABLE,
+                "contentUrl": TABLE,
+                "encodingFormat": "text/csv",
+                "sha256": digest_bytes(content),
+            }
+        ],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "metrics", "name": "metrics", "field": fields}],
+    }
+
+
+_OF_EXPORT = {
+    "pretrained": "Address of the checkpoint.",
+    "task": "What CLIP_benchmark calls the task.",
+    "language": "Language of the prompts.",
+    "model_fullname": "Model and address of the checkpoint.",
+    "evidence": "What the row is evidence of.",
+    "row_id": "Name of the row, for `plumbline explain`.",
+}
+
+
+# --- What people read.
+
+
+def scorecards(audit: Exported) -> Files:
+    """Return the scorecard as CSV, and as a picture where it has an answer."""
+    card = scorecard(audit.table, audit.reading)
+    chart = drawn(card)
+    return {"scorecard.csv": csv_bytes(card)} | ({} if chart is None else {"scorecard.png": chart.png})
+
+
+def impact_ratios(audit: Exported) -> Files:
+    """Return selection rates and impact ratios in the form of New York City's Local Law 144."""
+    suites: dict[str, Suite] = {suite.id: suite for suite in all_suites() if suite.family == "outcomes"}
+    ratios = impact_ratio_table(audit.table, suites)
+    return {"impact_ratios.csv": csv_bytes(ratios), "impact_ratios.md": impact_ratio_page(ratios).encode()}
+
+
+FORMS: dict[str, Callable[[Exported], Files]] = {
+    "tables": tables,
+    "clip_benchmark": clip_benchmark,
+    "numbers": numbers,
+    "eval_results": eval_results,
+    "model_cards": model_cards,
+    "scorecard": scorecards,
+    "impact_ratios": impact_ratios,
+}
+"""Name -> what writes it."""
