@@ -67,6 +67,7 @@ def records_and_quarantine(
         "map": entry.map.model_dump(mode="json") if entry.map else None,
         "padding": entry.padding,
         "listed": ingested.listed,
+        "ungrouped": ingested.ungrouped.to_dicts(),
     }
     records, quarantine = (
         materialised(
@@ -78,6 +79,7 @@ def records_and_quarantine(
             accepted=ingested.records.height,
             quarantined=ingested.quarantine.height,
             reasons=dg.MetadataValue.md(markdown_table(ingested.quarantine["code"].value_counts(sort=True))),
+            rows_without_a_group=dg.MetadataValue.md(markdown_table(ingested.ungrouped)),
         )
         for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine))
     )

@@ -5,18 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Literal, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import VARIANT_OF
 from plumbline.checkpoints.addresses import STORED
-from plumbline.config.parts import Part
+from plumbline.config.parts import Part, suggestion, unfit
 from plumbline.config.values import (
     AUDITED_SUITES,
     PROMPT_KINDS,
-    BalancedLabel,
     CheckpointAddress,
     FamilyName,
     FilterName,
@@ -33,7 +32,7 @@ from plumbline.config.values import (
     Wording,
 )
 from plumbline.datasets.folder import ColumnMap, Text
-from plumbline.datasets.records import Reader
+from plumbline.datasets.records import LABEL_COLUMNS, Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES
@@ -49,7 +48,7 @@ class DatasetEntry(Part):
     """how the folder is read"""
     root: Root
     """a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"""
-    balance: dict[BalancedLabel, Shares] = Field(default_factory=dict)
+    balance: dict[str, Shares] = Field(default_factory=dict)
     """record column, or `COLUMN_gender` with the automatic label -> allowed share of each label"""
     filters: dict[SuiteName, FilterName] = Field(default_factory=dict)
     """suite -> named row filter"""
@@ -72,6 +71,16 @@ class DatasetEntry(Part):
             raise ValueError("`map.total` with the reader counts alone")
         if self.published is not None and self.reader not in ("listing", "counts"):
             raise ValueError("`published` with the readers listing and counts alone")
+        return self
+
+    @model_validator(mode="after")
+    def _balance_is_of_labels(self) -> DatasetEntry:
+        labels = dict.fromkeys((*LABEL_COLUMNS, *(self.map.attributes if self.map is not None else ())))
+        known = (*labels, *(f"{column}_gender" for column in labels if column != "gender"))
+        if unknown := [name for name in self.balance if name not in known]:
+            expected = f"one of {', '.join(known)}{suggestion(unknown[0], known)}"
+            mistake = unfit(("balance", unknown[0]), unknown[0], expected)
+            raise ValidationError.from_exception_data("DatasetEntry", [mistake])
         return self
 
     @property

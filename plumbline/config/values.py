@@ -14,7 +14,6 @@ from plumbline.catalog.suites import suite_names, wordings
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import filter_names
-from plumbline.datasets.records import LABEL_COLUMNS
 from plumbline.datasets.registry import reader_names
 from plumbline.datasets.sources import HUB, parse_dataset_address
 from plumbline.encoders.families import FAMILIES
@@ -25,7 +24,6 @@ from plumbline.world.sources import source_names
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
 """Suites that an audit can compute; gender labels are computed once per dataset."""
-_BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
 
 
 def _slug(value: str) -> str:
@@ -122,7 +120,6 @@ FilterName = Annotated[str, _one_of(filter_names())]
 FamilyName = Annotated[str, _one_of(tuple(FAMILIES))]
 Wording = Annotated[str, _one_of(wordings())]
 SourceName = Annotated[str, _one_of(source_names())]
-BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]
 StoragePlace = Annotated[str, AfterValidator(_place)]
 CheckpointAddress = Annotated[str, AfterValidator(_address)]

@@ -133,6 +133,8 @@ class CountTable(MappedFolder):
     """
 
     has_images = False
+    least_shown = 1
+    keeps_unknown = False
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry an image.

@@ -46,7 +46,11 @@ class RowFilter:
 
         The conditions are about the dataset's own words, so the mask comes from the records before this.
         """
-        return records.with_columns(pl.col(column).replace(words) for column, words in self.relabel.items())
+        renamed = records.with_columns(pl.col(column).replace(words) for column, words in self.relabel.items())
+        if "gender_race" not in records.columns:
+            return renamed
+        both = pl.concat_str("race", "gender", separator="_")
+        return renamed.with_columns(gender_race=pl.when(pl.col("gender_race").is_not_null()).then(both))
 
 
 def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:

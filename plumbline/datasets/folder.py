@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Annotated, NamedTuple
 
+import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from plumbline.catalog.suites import GENDERS, load_suite, trident_class_sets
+from plumbline.catalog.suites import load_suite, trident_class_sets
 from plumbline.config.parts import Part, suggestion, unfit
+from plumbline.datasets.grouping import (
+    AGE_BANDS,
+    UNGROUPED_SCHEMA,
+    UNMAPPED,
+    crossed_name,
+    into_bins,
+    into_quantiles,
+    without_small_groups,
+)
 from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_header, read_rows
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
 from plumbline.datasets.records import (
+    EXTENDED_SCHEMA,
     LABEL_COLUMNS,
+    RECORD_SCHEMA,
     Declaration,
     Entry,
     LabelRule,
     Reader,
     Refusal,
+    audited_attributes,
     printable,
     unsafe_characters,
 )
 from plumbline.errors import DatasetError, ImageRejected
 
-MAPPED_COLUMNS = (*LABEL_COLUMNS, "split")
-"""The record columns that a table may fill."""
+_OWN = frozenset(EXTENDED_SCHEMA) - {*LABEL_COLUMNS, "split"}
+_MOST_NAME = 60
 
 TABLE_KINDS = (".csv", ".parquet")
 
-# In this order: the first one that is mapped is what must never be null, unless a label set says another.
+# In this order: the first one that is mapped is the base attribute, unless a label set says another.
 _BASES = ("race", "gender", "age_group", "age", "occupation", "scene", "physical")
 
 
@@ -53,8 +68,14 @@ def _index(value: str) -> str:
 
 
 def _record_column(value: str) -> str:
-    if value not in MAPPED_COLUMNS:
-        raise ValueError(f"one of {', '.join(MAPPED_COLUMNS)}{suggestion(value, MAPPED_COLUMNS)}")
+    if value in _OWN or len(_text(value)) > _MOST_NAME:
+        raise ValueError(f"a name of at most {_MOST_NAME} characters, none of {', '.join(sorted(_OWN))}")
+    return value
+
+
+def _edges(value: tuple[float, ...]) -> tuple[float, ...]:
+    if len(value) < 2 or any(high <= low for low, high in pairwise(value)):
+        raise ValueError("two or more numbers, each larger than the one before: the limits of the bins")
     return value
 
 
@@ -68,6 +89,7 @@ Text = Annotated[str, BeforeValidator(_quoted), AfterValidator(_text)]
 TableValue = Annotated[str, BeforeValidator(_quoted)]
 Index = Annotated[str, AfterValidator(_text), AfterValidator(_index)]
 RecordColumn = Annotated[str, AfterValidator(_record_column)]
+Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], AfterValidator(_edges)]
 ClassSet = Annotated[str, AfterValidator(_class_set)]
 
 
@@ -79,10 +101,20 @@ class ColumnMap(Part):
     path: Text | None = None
     """its column with each image's path, below the root; none in a table of counts"""
     columns: dict[RecordColumn, Text] = Field(default_factory=dict)
-    """record column, such as `gender` or `split` -> column of the table"""
+    """attribute of any name, such as `gender` or `department`, or `split` -> column of the table"""
     values: dict[RecordColumn, dict[TableValue, Text]] = Field(default_factory=dict)
-    """record column -> value in the table -> value in the records, for `gender` `man` or `woman`; without it values are
-    kept"""
+    """attribute -> value in the table -> its group; a value that is not named has no group. Without it values are the
+    groups, as written"""
+    bins: dict[RecordColumn, Edges] = Field(default_factory=dict)
+    """attribute that holds numbers -> limits of its groups, such as `[0, 18, 30, 45, 65, 120]`; of `age` they give
+    `age_group`"""
+    quantiles: dict[RecordColumn, Annotated[int, Field(ge=2, le=20)]] = Field(default_factory=dict)
+    """attribute that holds numbers -> how many groups of equal size it is cut into"""
+    crosses: tuple[Annotated[tuple[RecordColumn, ...], Field(min_length=2, max_length=3)], ...] = ()
+    """attributes whose groups are crossed, such as `[disability, gender]`; race and gender always are"""
+    min_shown: int | None = Field(default=None, ge=1)
+    """images of the smallest group that is shown; smaller ones are left out of their attribute, and a further one
+    where they could be told from the rest. When absent 5, and 1 in a table of counts, which tells them itself"""
     total: Text | None = None
     """in a table of counts: the column with the images of a row, to which its counts must add up"""
     classes: ClassSet | None = None
@@ -90,34 +122,57 @@ class ColumnMap(Part):
 
     @model_validator(mode="after")
     def _words_are_of_mapped_columns(self) -> ColumnMap:
-        unmapped = [column for column in self.values if column not in self.columns]
-        if unmapped:
-            raise ValueError(
-                f"`values` only for record columns that `columns` maps, which {', '.join(unmapped)} is not"
-            )
+        grouped: dict[str, Iterable[str]] = {"values": self.values, "bins": self.bins, "quantiles": self.quantiles}
+        for key, named in grouped.items():
+            if unmapped := [column for column in named if column not in self.columns]:
+                raise ValueError(f"`{key}` only for attributes that `columns` maps, which {', '.join(unmapped)} is not")
+        ways = [*self.values, *self.bins, *self.quantiles]
+        if twice := sorted({column for column in ways if ways.count(column) > 1}):
+            raise ValueError(f"one of `values`, `bins` and `quantiles` for each attribute, not two for {twice[0]}")
+        for names in self.crosses:
+            if strange := [name for name in names if name not in self.attributes]:
+                mapped = ", ".join(self.attributes)
+                raise ValueError(f"`crosses` of attributes that are mapped ({mapped}), which {strange[0]} is not")
+            if len(set(names)) < len(names):
+                raise ValueError(f"`crosses` of different attributes, not {' and '.join(names)}")
         if self._label_set is not None and (attribute := self._label_set.attribute) not in self.columns:
             raise ValueError(f"`columns` must map `{attribute}`, which the label set {self.classes} is about")
         mistakes = []
-        for column, words in self.values.items():
+        for column, worded in self.values.items():
             known = self.fixed_words(column) or ()
-            is_class = self._label_set is not None and column == self._label_set.attribute
-            whose = f", the labels of `classes: {self.classes}`" if is_class else ", the only ones that are compared"
-            for raw, word in words.items() if known else ():
-                if word not in known:
-                    expected = f"one of {', '.join(known)}{whose}{suggestion(word, known)}"
-                    mistakes.append(unfit(("values", column, raw), word, expected))
+            whose = f", the labels of `classes: {self.classes}`"
+            for raw, group in worded.items() if known else ():
+                if group not in known:
+                    expected = f"one of {', '.join(known)}{whose}{suggestion(group, known)}"
+                    mistakes.append(unfit(("values", column, raw), group, expected))
         if mistakes:
             raise ValidationError.from_exception_data("ColumnMap", mistakes)
         return self
 
     def fixed_words(self, column: str) -> tuple[str, ...] | None:
-        """Return the allowed values of a column of the records; None where any value is allowed.
-
-        The column of the label set holds its labels, and `gender` man and woman: what the automatic label is.
-        """
+        """Return the allowed values of a column: the labels of the label set; None where any value is allowed."""
         if self._label_set is not None and column == self._label_set.attribute:
             return self._label_set.labels
-        return GENDERS if column == "gender" else None
+        return None
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Return the columns of the records that the table fills; `age_group` too, which ages in years give."""
+        named = [column for column in self.columns if column != _SPLIT]
+        return (*named, "age_group") if self.age_edges and "age_group" not in named else tuple(named)
+
+    @property
+    def age_edges(self) -> tuple[float, ...] | None:
+        """Return the limits of the age groups that years are put into: FairFace's without others."""
+        if "age" not in self.columns or "age_group" in self.columns or {"age"} & {*self.values, *self.quantiles}:
+            return None
+        return self.bins.get("age", AGE_BANDS)
+
+    @property
+    def crossed(self) -> dict[str, tuple[str, ...]]:
+        """Return the column of each cross -> what it joins."""
+        both = [("race", "gender")] if {"race", "gender"} <= {*self.attributes} else []
+        return {crossed_name(each): each for each in (*both, *self.crosses)}
 
     @property
     def _label_set(self) -> LabelSet | None:
@@ -132,10 +187,11 @@ class ColumnMap(Part):
 
     @property
     def base_attribute(self) -> str | None:
-        """Return the record column that must never be null; None where nothing of that kind is mapped."""
+        """Return the record column whose classes are tested; None where no attribute is mapped."""
         if self._label_set is not None:
             return self._label_set.attribute
-        return next((column for column in _BASES if column in self.columns), None)
+        free = (column for column in self.columns if column not in RECORD_SCHEMA)
+        return next((column for column in (*_BASES, *free) if column in self.columns), None)
 
 
 class LabelSet(NamedTuple):
@@ -168,11 +224,11 @@ _WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 class MappedFolder(Reader):
     """Reader of any folder of images beside a CSV or Parquet table, by a column map.
 
-    A column with `values` takes exactly the values named there. Without `values`, the one that holds the map's label
-    set takes exactly that set's labels, and `gender` man and woman. Any other value is quarantined (`unknown_label`).
-    Other columns are kept as they are: nothing is trimmed, translated or guessed, but an `age` such as `25.0`, which is
-    how tools write integers beside nulls, is `25`; a value with control characters is quarantined. In columns without
-    `values` an empty value is a null, except in the base attribute.
+    An attribute with `values` knows exactly the values named there, and one that holds the map's label set exactly
+    that set's labels. Other values are groups as written: nothing is trimmed, translated or guessed, but an `age` such
+    as `25.0`, which is how tools write integers beside nulls, is `25`. A row whose value is empty or unknown has no
+    group in that attribute and stays in all others; a value with control characters is quarantined, and so is a split
+    that `values` does not name.
 
     Parameters
     ----------
@@ -185,6 +241,11 @@ class MappedFolder(Reader):
         Made from the map: rules for the columns with a fixed vocabulary.
     """
 
+    least_shown = 5
+    """images of the smallest group that is shown, where the map does not say"""
+    keeps_unknown = True
+    """whether a row stays whose value `values` does not name"""
+
     def __init__(self, column_map: ColumnMap) -> None:
         self._map = column_map
         self._rules = {column: rule for column in column_map.columns if (rule := _rule(column_map, column))}
@@ -196,6 +257,8 @@ class MappedFolder(Reader):
             class_set=column_map.classes,
             rules=tuple(rule for column, rule in self._rules.items() if column != _SPLIT),
             path_column=column_map.path,
+            attributes=tuple(column for column in column_map.attributes if column not in RECORD_SCHEMA),
+            may_lack_labels=True,
         )
 
     def index_files(self, root: Path) -> Sequence[str]:
@@ -234,16 +297,41 @@ class MappedFolder(Reader):
         return [row if isinstance(row, Refusal) else self._entry(row) for row in listed]
 
     def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
-        """Map or keep the row's values; an empty one that is kept gives no label.
+        """Map or keep the row's values; an empty one gives no label, an unknown one `UNMAPPED`.
 
         Raises
         ------
         ImageRejected
-            With code `unknown_label`.
+            With code `unknown_label`, for a value with control characters.
         """
         columns = (column for column in self._map.columns if column != _SPLIT)
         values_of = {column: self._value(column, raw) for column in columns}
         return {column: value for column, value in values_of.items() if value is not None}
+
+    def grouped(self, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the records with bins, quantiles and crosses, without groups too small, and the rows without group."""
+        left_out: dict[tuple[str, str], int] = {}
+        mapped = [column for column in self._map.columns if column != _SPLIT]
+        for column in mapped:
+            unmapped = (records[column] == UNMAPPED).fill_null(False)
+            left_out[column, "missing"] = records[column].null_count()
+            left_out[column, "unmapped"] = int(unmapped.sum())
+            records = records.with_columns(pl.when(~unmapped).then(pl.col(column)).alias(column))
+        made = {column: partial(into_bins, edges=edges) for column, edges in self._map.bins.items()}
+        made |= {column: partial(into_quantiles, number=number) for column, number in self._map.quantiles.items()}
+        if self._map.age_edges is not None:
+            made["age"] = partial(into_bins, edges=self._map.age_edges)
+        for column, grouping in made.items():
+            values, without = grouping(records[column])
+            into = "age_group" if column == "age" and self._map.age_edges else column
+            records = records.with_columns(values.alias(into))
+            left_out |= {(into, code): rows for code, rows in without.items()}
+        groups = [column for column in audited_attributes(records) if column in self._map.attributes]
+        crosses = self._map.crossed
+        records, lost = without_small_groups(records, groups, crosses, least=self._map.min_shown or self.least_shown)
+        left_out |= {(column, "small_group"): rows for column, rows in lost.items()}
+        rows = [(column, code, number) for (column, code), number in left_out.items() if number]
+        return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")
 
     def _require_known_words(self, rows: Sequence[Mapping[str, str]]) -> None:
         for column, rule in self._rules.items():
@@ -271,22 +359,25 @@ class MappedFolder(Reader):
     def _value(self, column: str, raw: Mapping[str, str]) -> str | None:
         source = self._map.columns[column]
         value = raw[source]
-        empty = not value.strip()
-        may_be_null = column not in self._map.values and column != self._map.base_attribute
-        if column in self._rules and not (empty and may_be_null):
-            return self._rules[column].apply(value)
-        if unsafe_characters(value) or (empty and column == self._map.base_attribute):
-            expected = "a value" if empty else "a value without control characters"
+        if unsafe_characters(value):
             raise ImageRejected(
-                "unknown_label", f"the value of `{source}` cannot be used", found=repr(value), expected=expected
+                "unknown_label",
+                f"the value of `{source}` cannot be used",
+                found=repr(value),
+                expected="a value without control characters",
             )
+        if column in self._rules and (value.strip() or value in self._rules[column].values):
+            known = self._rules[column].values.get(value)
+            if known is None and (column == _SPLIT or not self.keeps_unknown):
+                return self._rules[column].apply(value)  # refused: of what part an image is decides what it may be for
+            return UNMAPPED if known is None else known
         if column == "age" and (years := _WHOLE_YEARS.fullmatch(value)):
             return years[1]
-        return None if empty else value
+        return value if value.strip() else None
 
 
 def _rule(column_map: ColumnMap, column: str) -> LabelRule | None:
-    """Return the vocabulary of a column: what `values` says, else the only words that the records know, if any."""
+    """Return the vocabulary of a column: what `values` says, else the labels of the label set, if it holds them."""
     source, mapped = column_map.columns[column], column_map.values.get(column)
     if mapped is not None:
         return LabelRule(column, source, mapped)

@@ -219,8 +219,8 @@ def ingest(
     resolved = resolve_duplicates(outcomes)
     accepted = [item for item in resolved if isinstance(item, Accepted)]
     refused = [item for item in resolved if isinstance(item, Refusal)]
-    records, quarantine = _record_frame(accepted, dataset), _quarantine_frame(refused, dataset)
-    ingested = Ingested(records, quarantine, len(listed), digest)
+    records, ungrouped = reader.grouped(_record_frame(accepted, dataset, reader.declaration.attributes))
+    ingested = Ingested(records, _quarantine_frame(refused, dataset), ungrouped, len(listed), digest)
     _require_balance(ingested, dataset)
     return ingested
 
@@ -338,15 +338,15 @@ def _examine(
     return Accepted(item, labels, content.image_id), content.line
 
 
-def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:
+def _record_frame(accepted: list[Accepted], dataset: str, attributes: Sequence[str]) -> pl.DataFrame:
     columns: dict[str, list[str | None]] = {
         "image_id": [item.image_id for item in accepted],
         "dataset": [dataset] * len(accepted),
         "path": [item.entry.path for item in accepted],
         "split": [item.entry.split for item in accepted],
-        **{name: [item.labels.get(name) for item in accepted] for name in LABEL_COLUMNS},
+        **{name: [item.labels.get(name) for item in accepted] for name in (*LABEL_COLUMNS, *attributes)},
     }
-    return pl.DataFrame(columns, schema=RECORD_SCHEMA)
+    return pl.DataFrame(columns, schema=RECORD_SCHEMA | dict.fromkeys(attributes, pl.String))
 
 
 def _quarantine_frame(refused: list[Refusal], dataset: str) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import VARIANT_OF
+from plumbline.datasets.grouping import UNGROUPED_SCHEMA
 from plumbline.errors import ConfigError, ImageRejected
 
 
@@ -88,7 +89,7 @@ class Declaration:
     id, version, source : str, int, str
         Name in the registry, version of this file, and the publication that defines the dataset.
     base_attribute : str or None
-        The record column that must never be null, and whose classes the Trident suite tests; None where the
+        The record column whose classes the Trident suite tests, never null unless `may_lack_labels`; None where the
         dataset has no labels.
     class_set : str or None
         Name of those classes in the Trident suite; None where it tests none of them.
@@ -104,6 +105,10 @@ class Declaration:
         The rows that a suite counts unless `filters` names others.
     filters : mapping of str to str
         Suite to named filter.
+    attributes : tuple of str
+        Columns of groups that only this dataset has, such as `department`; they stand behind those of `RECORD_SCHEMA`.
+    may_lack_labels : bool
+        Whether a row stays that has no label of the base attribute, as in a user's own table.
     """
 
     id: str
@@ -117,6 +122,8 @@ class Declaration:
     identity_file: str | None = None
     default_filter: str = "all"
     filters: Mapping[str, str] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
+    may_lack_labels: bool = False
 
     @property
     def index_columns(self) -> tuple[str, ...]:
@@ -200,6 +207,19 @@ EXTENDED_SCHEMA: Schema = {
 `composite` joins the dataset's classes with that label, such as `Indian_woman`: the extended datasets of TriProTesting
 (UTKFACE 10 labels, FAIRFACE 14, IDENPROF 20). Null where the classes are genders themselves or there are none.
 """
+
+AUDITED_ATTRIBUTES = ("gender", "race", "age_group", "physical")
+"""Columns that define groups in any dataset; `physical` has characteristics such as `obese`."""
+
+
+def audited_attributes(records: pl.DataFrame) -> list[str]:
+    """Return the columns of groups: those of any dataset, then those that only this one has, such as `department`."""
+    return [
+        name
+        for name in (*AUDITED_ATTRIBUTES, *(name for name in records.columns if name not in EXTENDED_SCHEMA))
+        if name in records.columns and name != "gender_race"
+    ]
+
 
 _UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029"  # control characters and line ends
@@ -308,6 +328,16 @@ class Reader(Protocol):
         """
         return self.declaration.labels(raw)
 
+    def grouped(self, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the records with groups that take all rows to form, and the rows without a group, by reason.
+
+        Returns
+        -------
+        DataFrame, DataFrame
+            The records as they are, unless a reader does more; and `UNGROUPED_SCHEMA`.
+        """
+        return records, pl.DataFrame(schema=UNGROUPED_SCHEMA)
+
 
 @dataclass(frozen=True)
 class Ingested:
@@ -316,9 +346,11 @@ class Ingested:
     Attributes
     ----------
     records : DataFrame
-        `RECORD_SCHEMA`, in index order.
+        `RECORD_SCHEMA` and the dataset's own attributes, in index order.
     quarantine : DataFrame
         `QUARANTINE_SCHEMA`, in index order.
+    ungrouped : DataFrame
+        `UNGROUPED_SCHEMA`: accepted rows without a group in an attribute; of a user's own table alone.
     listed : int
         How many inputs the index names; always records plus quarantine.
     folder_digest : str
@@ -327,6 +359,7 @@ class Ingested:
 
     records: pl.DataFrame
     quarantine: pl.DataFrame
+    ungrouped: pl.DataFrame
     listed: int
     folder_digest: str
 

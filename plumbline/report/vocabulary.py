@@ -62,10 +62,10 @@ def group_title(group: str) -> str:
 
 
 def group_faces(attribute: str, group: str) -> str:
-    """Return a group as the subject of a sentence: `Black faces`, `faces of women`."""
+    """Return a group as the subject of a sentence: `Black faces`, `faces of women`, `images labelled “deaf”`."""
     if attribute in ("gender", "auto_gender"):
-        return f"faces of {GROUP_NOUNS.get(group, group)}"
-    return f"{group_title(group)} faces"
+        return f"faces of {GROUP_NOUNS.get(group, f'{group} people')}"
+    return f"{group_title(group)} faces" if attribute in ATTRIBUTE_TITLES else f"images labelled “{group_title(group)}”"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -9,9 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.suites import GENDERS
-
-AUDITED_ATTRIBUTES = ("gender", "race", "age_group", "physical")
-"""Columns of the records that define groups; `physical` has characteristics such as `obese`."""
+from plumbline.datasets.records import audited_attributes
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,21 @@ def label_codes(labels: pl.Series, names: tuple[str, ...]) -> NDArray[np.int64]:
 def attribute_groups(records: pl.DataFrame) -> list[Groups]:
     """Return the groups of every audited attribute that the records have, and race × gender.
 
-    Names are sorted. The composite is `gender_race` with groups like `Black_man`, where both labels are
-    known.
+    Names are sorted. The composite is `gender_race` with groups like `Black_man`, where both labels are known; records
+    with a column of that name say themselves which of its groups are shown.
     """
     labelled = [
         Groups(name, tuple(sorted(labels.drop_nulls().unique())), np.empty(0, dtype=np.int64))
-        for name in AUDITED_ATTRIBUTES
-        if name in records.columns and (labels := records[name]).null_count() < records.height
+        for name in audited_attributes(records)
+        if (labels := records[name]).null_count() < records.height
     ]
     groups = [Groups(g.attribute, g.names, label_codes(records[g.attribute], g.names)) for g in labelled]
     if {"gender", "race"} <= {g.attribute for g in groups}:
-        both = records.select(pl.concat_str("race", "gender", separator="_"))["race"]
+        both = (
+            records["gender_race"]
+            if "gender_race" in records.columns
+            else records.select(pl.concat_str("race", "gender", separator="_"))["race"]
+        )
         names = tuple(sorted(both.drop_nulls().unique()))
         groups.append(Groups("gender_race", names, label_codes(both, names)))
     return groups

@@ -130,7 +130,7 @@ def folder(root: Path, rng: np.random.Generator) -> pl.DataFrame:
         ).iter_rows()
     ]
     for path, fault in write_bad_files(root, "folder", bad_contents(rng)).items():
-        gender, race = ("Frau" if path.endswith("907.jpg") else "Mann"), ("vom Mars" if "race" in fault else "weiß")
+        gender, race = ("Frau" if path.endswith("907.jpg") else "Mann"), ("vom\x07Mars" if "race" in fault else "weiß")
         rows.append((path, gender, race, "30", "engineer", "Prüfung"))
     table = [entry("folder")["columns"], *((number, *row) for number, row in enumerate(rows, 1))]
     write_csv(root / COLUMN_MAP["index"], table, encoding="utf-8-sig", end="\r\n")

@@ -93,13 +93,14 @@ def test_an_unknown_group_is_quarantined_image_by_image(tmp_path):
 
 
 def test_images_that_are_elsewhere_are_listed_and_told_apart_by_name(tmp_path):
-    column_map = ColumnMap.model_validate({"index": "t.csv", "path": "file", "columns": {"race": "race"}})
+    column_map = ColumnMap.model_validate(
+        {"index": "t.csv", "path": "file", "columns": {"race": "race"}, "min_shown": 1}
+    )
     text = "file,race\na/1.jpg,x\n../b.jpg,y\na/1.jpg,x\nc.jpg,x\nc.jpg,y\n,x\nd.jpg,\n"
     ingested = read(tmp_path, text, column_map, "listing")
-    assert ingested.records.select("path", "race").rows() == [("a/1.jpg", "x"), ("../b.jpg", "y")]
+    assert ingested.records.select("path", "race").rows() == [("a/1.jpg", "x"), ("../b.jpg", "y"), ("d.jpg", None)]
     assert ingested.quarantine.select("line", "code").rows() == [
         (4, "duplicate_row"), (5, "conflicting_duplicate"), (6, "conflicting_duplicate"), (7, "unsafe_path"),
-        (8, "unknown_label"),
     ]  # fmt: skip
     assert ingested.listed == 7
 

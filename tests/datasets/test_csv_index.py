@@ -253,7 +253,8 @@ def test_a_mapped_folder_gives_the_rows_after_a_long_caption_their_own_labels(
     for seed, name in enumerate("ab"):
         (tmp_path / f"{name}.jpg").write_bytes(jpeg(seed))
     own_words = {"gender": {"M": "man", "F": "woman"}}
-    column_map = ColumnMap(index="t.csv", path="photo", columns={"gender": "sex"}, values=own_words)
+    columns = {"gender": "sex"}
+    column_map = ColumnMap(index="t.csv", path="photo", columns=columns, values=own_words, min_shown=1)
     ingested = ingest(reader_for("folder", column_map), tmp_path, dataset="own")
     assert ingested.listed == 2
     assert ingested.records.select("path", "gender").rows() == [("a.jpg", "man"), ("b.jpg", "man")]

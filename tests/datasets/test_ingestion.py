@@ -160,7 +160,7 @@ def test_accepted_and_quarantined_are_the_listed_lines_whatever_the_index_holds(
 
 
 def test_accounts_that_do_not_balance_are_an_error() -> None:
-    torn = Ingested(pl.DataFrame(schema=RECORD_SCHEMA), pl.DataFrame(schema=QUARANTINE_SCHEMA), 1, "")
+    torn = Ingested(pl.DataFrame(schema=RECORD_SCHEMA), pl.DataFrame(schema=QUARANTINE_SCHEMA), pl.DataFrame(), 1, "")
     with pytest.raises(DatasetError, match="do not add up"):
         ingestion_module._require_balance(torn, "faces")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
+from plumbline.datasets.records import audited_attributes
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
@@ -24,7 +25,7 @@ from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason
 from plumbline.statistics.cluster_permutation import relabelling_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
+from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import percentile_array
 from plumbline.statistics.rankings import rank_order
 
@@ -122,7 +123,7 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         if logits.suite.family == "perception" and logits.cosine is not None
         for prompts in [_prompts(cell, logits)]
         for groups in attribute_groups(prompts.records)
-        if groups.attribute in AUDITED_ATTRIBUTES
+        if groups.attribute in audited_attributes(prompts.records)
     ]
     rankings = [each for each in run_threads(prepared) if each is not None]
     return metric_frame(compute_rows(partial(rows, each) for each in rankings for rows in (_top_rows, _ndkl_rows)))

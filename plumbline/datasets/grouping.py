@@ -1,0 +1,179 @@
+"""From the values of a user's own table to groups: bins of numbers, crossed attributes, and groups too small to show.
+
+What is done to a column is said by the column map. Rows that get no group in an attribute stay in all others, and are
+counted by reason (`UNGROUPED_SCHEMA`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from plumbline.catalog.schema import Schema
+
+AGE_BANDS = (0, 3, 10, 20, 30, 40, 50, 60, 70, 120)
+"""FairFace's age groups, for ages in years that the audit file gives no bins for."""
+
+UNMAPPED = "\0"
+"""What stands for a value that no group is declared for, until rows are counted; no value of a table holds it."""
+
+UNGROUPED_SCHEMA: Schema = {"attribute": pl.String, "code": pl.String, "rows": pl.Int64}
+"""Accepted rows without a group in an attribute, by reason (`UNGROUPED`)."""
+
+UNGROUPED: dict[str, str] = {
+    "missing": "the table holds no value",
+    "unmapped": "the value is not among those that `map.values` names",
+    "not_a_number": "the value is no number",
+    "out_of_range": "the number lies in no bin",
+    "small_group": "the group has fewer images than `map.min_shown`, or would show one that has",
+}
+"""Why a row has no group."""
+
+_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,15}([.][0-9]{1,15})?\s*", re.ASCII)
+
+
+def bin_names(edges: Sequence[float]) -> list[str]:
+    """Return the name of each bin: `18-29` between whole edges 18 and 30, `0.5 to 1.5` between others.
+
+    A bin holds its lower edge and not its upper one, except the last, which holds both.
+    """
+    if all(float(edge).is_integer() for edge in edges):
+        last = len(edges) - 2
+        return [f"{int(low)}-{int(high) - (i < last)}" for i, (low, high) in enumerate(pairwise(edges))]
+    return [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+
+
+def into_bins(values: pl.Series, edges: Sequence[float]) -> tuple[pl.Series, dict[str, int]]:
+    """Return the bin of each number, null where there is none, and how many rows have none, by code.
+
+    Parameters
+    ----------
+    values : Series of n String
+    edges : sequence of float
+        Ascending, at least two.
+    """
+    numbers, unreadable = _numbers(values)
+    position = np.searchsorted(np.asarray(edges, dtype=np.float64), numbers, side="right") - 1
+    position[numbers == edges[-1]] = len(edges) - 2
+    inside = ~np.isnan(numbers) & (position >= 0) & (position < len(edges) - 1)
+    names = np.array(bin_names(edges), dtype=object)
+    binned = pl.Series(values.name, [names[p] if ok else None for p, ok in zip(position, inside)], dtype=pl.String)
+    return binned, {"not_a_number": unreadable, "out_of_range": int((~np.isnan(numbers) & ~inside).sum())}
+
+
+def into_quantiles(values: pl.Series, number: int) -> tuple[pl.Series, dict[str, int]]:
+    """Return the quantile of each number as `1 of 4` (the lowest), null where there is none, and the rows without.
+
+    Equal numbers are in one group. The names hold no number of the table: a limit would be somebody's value.
+
+    Parameters
+    ----------
+    values : Series of n String
+    number : int
+        Of groups, at least 2.
+    """
+    numbers, unreadable = _numbers(values)
+    known = ~np.isnan(numbers)
+    place = np.zeros(len(numbers), dtype=np.int64)
+    if known.any():
+        limits = np.quantile(numbers[known], np.arange(1, number) / number)
+        place[known] = np.searchsorted(limits, numbers[known], side="left")
+    named = [f"{p + 1} of {number}" if ok else None for p, ok in zip(place.tolist(), known.tolist())]
+    return pl.Series(values.name, named, dtype=pl.String), {"not_a_number": unreadable}
+
+
+def _numbers(values: pl.Series) -> tuple[np.ndarray, int]:
+    """Return the numbers, nan where a value is none, and how many values that are there are none."""
+    texts = values.to_list()
+    numbers = np.array([float(text) if text and _NUMBER.fullmatch(text) else np.nan for text in texts])
+    return numbers, int(np.isnan(numbers).sum()) - values.null_count()
+
+
+def crossed_name(attributes: Sequence[str]) -> str:
+    """Return the record column of crossed attributes: `gender_race` for these two, `disability × gender` for others."""
+    return "gender_race" if set(attributes) == {"gender", "race"} else " × ".join(attributes)
+
+
+def cross(records: pl.DataFrame, attributes: Sequence[str]) -> pl.Series:
+    """Join the labels of several attributes: `deaf_woman`; null where one is null. Race stands before gender."""
+    name = crossed_name(attributes)
+    order = ("race", "gender") if name == "gender_race" else attributes
+    return records.select(pl.concat_str(*order, separator="_").alias(name)).to_series()
+
+
+# --- Groups that are too small to be shown
+
+
+def without_small_groups(
+    records: pl.DataFrame, attributes: Sequence[str], crosses: Mapping[str, Sequence[str]], *, least: int
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Remove the labels of groups of fewer than some images, and what would let them be worked out.
+
+    A group that is left out can be told from a total less the groups that are shown. Where the rows left out of an
+    attribute are fewer than `least`, those without any label included, the next smallest group is left out too
+    (complementary suppression); of crossed attributes the same holds within each group of each of them.
+
+    Parameters
+    ----------
+    records : DataFrame
+    attributes : sequence of str
+        Columns of groups.
+    crosses : mapping of str to sequence of str
+        Column of a cross -> the columns that it joins.
+    least : int
+        Images of a group that is shown.
+
+    Returns
+    -------
+    DataFrame, dict of str to int
+        The records, and by attribute how many rows lost their label.
+    """
+    lost: dict[str, int] = {}
+    for name in attributes:
+        small = _hidden(records[name].to_list(), [("all",)] * records.height, least)
+        records, lost[name] = _emptied(records, name, small)
+    for name, parts in crosses.items():
+        # Labels that were removed above are removed from the cross.
+        records = records.with_columns(cross(records, parts))
+        labels = records.select(parts).iter_rows()
+        margins = [tuple(f"{part}: {label}" for part, label in zip(parts, row) if label is not None) for row in labels]
+        small = _hidden(records[name].to_list(), margins, least)
+        records, lost[name] = _emptied(records, name, small)
+    return records, lost
+
+
+def _emptied(records: pl.DataFrame, name: str, hidden: set[str]) -> tuple[pl.DataFrame, int]:
+    if not hidden:
+        return records, 0
+    gone = records[name].is_in(sorted(hidden)).fill_null(False)
+    return records.with_columns(pl.when(~gone).then(pl.col(name)).alias(name)), int(gone.sum())
+
+
+def _hidden(groups: Sequence[str | None], margins: Sequence[tuple[str, ...]], least: int) -> set[str]:
+    """Return the groups to leave out, given the group of each row and the totals that the row is counted in."""
+    sizes: Counter[str] = Counter(group for group in groups if group is not None)
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    without_group: Counter[str] = Counter()
+    for group, totals in zip(groups, margins):
+        for total in totals:
+            if group is None:
+                without_group[total] += 1
+            else:
+                members[total].add(group)
+    hidden = {group for group, size in sizes.items() if size < least}
+    changed = bool(hidden)
+    while changed:
+        changed = False
+        for total, cells in sorted(members.items()):
+            left_out = cells & hidden
+            rows = without_group[total] + sum(sizes[group] for group in left_out)
+            shown = sorted(cells - hidden, key=lambda group: (sizes[group], group))
+            if left_out and rows < least and shown:
+                hidden.add(shown[0])
+                changed = True
+    return hidden
