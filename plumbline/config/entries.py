@@ -88,6 +88,11 @@ class DatasetEntry(Part):
         """Return the digest of the source and how it is read; the data of a name may have had another source."""
         return digest_json(self.model_dump(mode="json", include={"reader", "root", "map", "padding"}))
 
+    @property
+    def least_shown(self) -> int:
+        """Return how many images of a group a number is shown of; 1 for published datasets."""
+        return self.open_reader().least_shown
+
     def open_reader(self) -> Reader:
         """Return the reader of this dataset."""
         return reader_for(self.reader, self.map)

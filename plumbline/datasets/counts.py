@@ -133,7 +133,7 @@ class CountTable(MappedFolder):
     """
 
     has_images = False
-    least_shown = 1
+    smallest_shown = 1
     keeps_unknown = False
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:

@@ -241,13 +241,14 @@ class MappedFolder(Reader):
         Made from the map: rules for the columns with a fixed vocabulary.
     """
 
-    least_shown = 5
+    smallest_shown = 5
     """images of the smallest group that is shown, where the map does not say"""
     keeps_unknown = True
     """whether a row stays whose value `values` does not name"""
 
     def __init__(self, column_map: ColumnMap) -> None:
         self._map = column_map
+        self.least_shown = column_map.min_shown or self.smallest_shown
         self._rules = {column: rule for column in column_map.columns if (rule := _rule(column_map, column))}
         self.declaration = Declaration(
             id="folder",
@@ -328,7 +329,7 @@ class MappedFolder(Reader):
             left_out |= {(into, code): rows for code, rows in without.items()}
         groups = [column for column in audited_attributes(records) if column in self._map.attributes]
         crosses = self._map.crossed
-        records, lost = without_small_groups(records, groups, crosses, least=self._map.min_shown or self.least_shown)
+        records, lost = without_small_groups(records, groups, crosses, least=self.least_shown)
         left_out |= {(column, "small_group"): rows for column, rows in lost.items()}
         rows = [(column, code, number) for (column, code), number in left_out.items() if number]
         return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")

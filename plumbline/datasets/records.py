@@ -299,6 +299,8 @@ class Reader(Protocol):
     declaration: Declaration
     has_images: bool = True
     """whether what is listed are files to be decoded; else labels alone, for answers that were given elsewhere"""
+    least_shown: int = 1
+    """images of the smallest group that is shown"""
 
     def index_files(self, root: Path) -> Sequence[str]:
         """Return the existing index files, relative to the root; none where the folder is the index.

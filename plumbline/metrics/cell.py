@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -13,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.blocks import Rows, blocks, map_rows
-from plumbline.catalog.schema import Row
+from plumbline.catalog.schema import ESTIMATE, IDENTIFYING, POWER, Row
 from plumbline.catalog.suites import Suite
 from plumbline.datasets.filters import RowFilter
 from plumbline.errors import MetricError, StorageError
 from plumbline.parts import rows_of_parts
-from plumbline.reasons import joined, reason
+from plumbline.reasons import encode, in_words, joined, reason
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,38 @@ def base_row(cell: Cell | CellName, **columns: object) -> Row:
     """Return the columns that every plain estimate of a cell has."""
     row: Row = {"model": cell.model, "dataset": cell.dataset, "condition": "before", "statistic": "estimate"}
     return row | columns
+
+
+def without_small_groups(frame: pl.DataFrame, attributes: Collection[str], *, least: int) -> pl.DataFrame:
+    """Return metric rows in which no number is shown of fewer images of a group than some.
+
+    As the images of a cell may be a part of the dataset's, such as those that no mitigation was fitted on, a group that
+    is shown may be small there. Its rows stay, without numbers (`too_few_to_show`). Where the rows that are left out of
+    one comparison hold fewer images together, the next smallest group is left out too.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        `METRIC_SCHEMA`.
+    attributes : collection of str
+        Of persons.
+    least : int
+        Images; 1 leaves all as it is.
+    """
+    sized = pl.col("group").is_not_null() & pl.col("attribute").is_in(list(attributes)) & (pl.col("n") > 0)
+    if least <= 1 or frame.filter(sized & (pl.col("n") < least)).is_empty():
+        return frame
+    comparison = [name for name in IDENTIFYING if name != "group"]
+    numbered = frame.with_row_index("row")
+    ahead = pl.col("n").cum_sum().over(comparison) - pl.col("n")
+    hidden = (pl.col("n") < least) | ((ahead > 0) & (ahead < least))
+    rows = numbered.filter(sized).sort("n", "group").filter(hidden)["row"].to_list()
+    why = joined(reason("too_few_to_show", least=least))
+    known: dict[str, object] = {"reason": in_words(why), "reason_codes": encode(why), "value": math.nan}
+    return numbered.with_columns(
+        pl.when(pl.col("row").is_in(rows).not_()).then(pl.col(name)).otherwise(pl.lit(known.get(name))).alias(name)
+        for name in (*ESTIMATE, "reason_codes", *POWER)
+    ).drop("row")
 
 
 RowPart = partial[Any]

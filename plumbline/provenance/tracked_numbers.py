@@ -1,11 +1,13 @@
 """The few numbers of a cell that MLflow's charts show, under names that are the same before and after a mitigation."""
 
 import math
+import re
 
 import polars as pl
 
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import MIXED_SUITES
+from plumbline.digests import digest_bytes
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
 from plumbline.report.scorecard import headline_numbers
@@ -76,8 +78,18 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
                 named.append(row["definition"])
             elif row["suite"] in fewer and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE) and of_texts:
                 named.append(_JUDGED_ROWS)
-            metrics["/".join(named).replace(" ", "_")] = row["value"]
+            metrics[tracked_name("/".join(named))] = row["value"]
     return metrics
+
+
+_UNTRACKED = re.compile(r"[^\w\-./:]", re.ASCII)
+
+
+def tracked_name(name: str) -> str:
+    """Return a name that MLflow takes: blanks and other signs as `_`, and a digest where letters were lost by that."""
+    plain = name.replace(" × ", "_x_").replace("@", "_at_").replace(" ", "_")
+    known = _UNTRACKED.sub("_", plain)
+    return known if known == plain else f"{known}-{digest_bytes(name.encode())[:6]}"
 
 
 def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
@@ -98,8 +110,7 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
         wanted = {"value_after": "", "value_before": "/before"}
     metrics: dict[str, float] = {}
     for row in costs.iter_rows(named=True):
-        # MLflow allows no `@` in a name.
-        name = f"{row['metric']}/{row['definition']}".replace("@", "_at_")
+        name = tracked_name(f"{row['metric']}/{row['definition']}")
         for column, suffix in wanted.items():
             if row[column] is not None and math.isfinite(row[column]):
                 metrics.setdefault(name + suffix, row[column])

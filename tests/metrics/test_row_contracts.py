@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 from contract_measures import MEASURES
 
+from plumbline.catalog.schema import metric_frame
+from plumbline.metrics.cell import without_small_groups
 from plumbline.metrics.registry import FAMILIES, METRICS
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.groups import Groups, label_codes
@@ -101,3 +103,26 @@ def test_the_cells_are_hard(hard):
     top = np.sort(responses, axis=1)
     assert (top[:, -1] == top[:, -2]).mean() > 0.1
     assert (np.bincount(codes, minlength=len(names)) == 0).any()
+
+
+def test_no_number_is_shown_of_a_group_that_is_small_in_some_rows_nor_what_would_tell_it():
+    sizes = {"team 1": 3, "team 2": 6, "team 3": 40}
+    rows = [
+        {"metric": "outcome_proportion", "definition": "top1", "model": "m", "dataset": "d", "condition": condition,
+         "statistic": "estimate", "attribute": "team", "group": team, "value": 0.5, "ci_low": 0.1, "n": n + extra}
+        for condition, extra in (("before", 10), ("after", 0))
+        for team, n in sizes.items()
+    ]  # fmt: skip
+    frame = metric_frame(rows)
+    shown = without_small_groups(frame, ["team"], least=5)
+    assert shown.height == frame.height and shown.schema == frame.schema
+    numbers = shown.select("condition", "group", "n", "ci_low").rows()
+    assert numbers[:3] == frame.select("condition", "group", "n", "ci_low").rows()[:3]
+    assert numbers[3:] == [
+        ("after", "team 1", None, None),
+        ("after", "team 2", None, None),
+        ("after", "team 3", 40, 0.1),
+    ]
+    assert shown["value"].is_nan().to_list() == [False] * 3 + [True, True, False]
+    assert shown["reason"][3] == "not shown: fewer than 5 images, or a group that would tell of them"
+    assert without_small_groups(frame, ["race"], least=5).equals(frame)
