@@ -15,6 +15,7 @@ from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.sources import dataset_versions, encoder_version
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.extended import extend_records, label_error_table
+from plumbline.datasets.grouping import rows_without_group
 from plumbline.datasets.ingestion import dataset_digest, ingest
 from plumbline.datasets.registry import reader_for
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
@@ -79,7 +80,7 @@ def records_and_quarantine(
             accepted=ingested.records.height,
             quarantined=ingested.quarantine.height,
             reasons=dg.MetadataValue.md(markdown_table(ingested.quarantine["code"].value_counts(sort=True))),
-            rows_without_a_group=dg.MetadataValue.md(markdown_table(ingested.ungrouped)),
+            rows_without_a_group=dg.MetadataValue.md(markdown_table(rows_without_group(ingested.ungrouped))),
         )
         for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine))
     )

@@ -34,6 +34,12 @@ UNGROUPED: dict[str, str] = {
 }
 """Why a row has no group."""
 
+
+def rows_without_group(ungrouped: pl.DataFrame) -> pl.DataFrame:
+    """Return `UNGROUPED_SCHEMA` for a reader: `attribute, rows, why`."""
+    return ungrouped.select("attribute", "rows", why=pl.col("code").replace(UNGROUPED))
+
+
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,15}([.][0-9]{1,15})?\s*", re.ASCII)
 
 
