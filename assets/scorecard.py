@@ -13,8 +13,10 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.report import findings_table
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.front import verdict
+from plumbline.report.reading import Reading
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of
+from plumbline.storage import Lake
 from plumbline.storage.files import csv_bytes
 from resources.served import REPORT
 from resources.tracking import SHOWS_TAG, TrackedCell, Tracking
@@ -57,9 +59,8 @@ def scorecard(
     lake = workspace.lake
     committed = lake.require("metric_table")
     table, reading = lake.read_table("metric_table", manifest=committed), headline_reading(workspace)
-    card, strongest = cells_of(table, reading), findings_table(table, reading)
-    # What every command prints at its end is found once.
-    lake.write_table("findings", strongest, details={"verdict": verdict(card, reading)})
+    card = cells_of(table, reading)
+    strongest = keep_findings(lake, table, card, reading)
     written = lake.write_table("scorecard", card, details={"audit_id": committed.details["audit_id"]})
     chart = drawn(card)
     pictures = {} if chart is None else {"scorecard": chart.png}
@@ -83,6 +84,13 @@ def scorecard(
         **sent.state,
         **{"dagster/column_lineage": same_columns(card.drop(asked), "metric_table")},
     )
+
+
+def keep_findings(lake: Lake, table: pl.DataFrame, card: pl.DataFrame, reading: Reading) -> pl.DataFrame:
+    """Keep what every command prints at its end, the verdict and the strongest findings, and return these."""
+    strongest = findings_table(table, reading)
+    lake.write_table("findings", strongest, details={"verdict": verdict(card, reading)})
+    return strongest
 
 
 def _tracked(

@@ -157,14 +157,8 @@ class AuditRun:
         PlumblineError
             Before anything runs: a GPU pool that is held by another run, more to generate than is allowed.
         """
-        if closed := close_orphans(self._instance):
-            self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-        if swept := sweep(self._workspace.lake.root, now=time.time()):
-            self._console.print(f"removed {swept} unfinished file(s) of a process that was killed")
-        register_partitions(self._instance, self._workspace)
-        sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
-        self._plan.found_anew((name, partition) for name, _, partition in sources)
         with self._work_place(stale) as place:
+            self._prepare()
             for jobs in TOGETHER:
                 if "slices" in jobs and self._workspace.audit.asked_models:
                     self._require_generation()
@@ -174,6 +168,16 @@ class AuditRun:
         self._plan.told(but=self._left)
         self._say_first_failure()
         return self.outcome
+
+    def _prepare(self) -> None:
+        """Leave nothing of processes that are gone, and tell Dagster of partitions and sources."""
+        if closed := close_orphans(self._instance):
+            self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
+        if swept := sweep(self._workspace.lake.root, now=time.time()):
+            self._console.print(f"removed {swept} unfinished file(s) of a process that was killed")
+        register_partitions(self._instance, self._workspace)
+        sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
+        self._plan.found_anew((name, partition) for name, _, partition in sources)
 
     @contextmanager
     def _work_place(self, stale: Mapping[tuple[str, str | None], Collection[str]]) -> Iterator[WorkPlace]:

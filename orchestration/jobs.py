@@ -41,7 +41,8 @@ _CHOSEN = {
     ),
 }
 
-_CHECKED = ("records", "extended_records", "generations", "toxicity_scores")
+CHECKED = ("records", "extended_records", "generations", "toxicity_scores")
+"""Assets whose content is checked by expectations, which take seconds to import."""
 
 JOBS = {
     name: dg.define_asset_job(name, selection, description=description)
@@ -52,6 +53,6 @@ JOBS = {
         dg.AssetSelection.checks_for_assets(name),
         description=f"Judge `{name}` of one partition as it is stored, by the limits of now; nothing is computed.",
     )
-    for name in _CHECKED
+    for name in CHECKED
 }
 """By name."""

@@ -8,7 +8,7 @@ import importlib
 from plumbline.checkpoints.loading import declare_missing_operators
 
 LIBRARIES = (
-    "great_expectations", "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_store",
     "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "scipy.stats",
     "statsmodels.api", "transformers", "vl_convert",
 )  # fmt: skip

@@ -25,6 +25,7 @@ from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
 from orchestration.items import Done, Item, ItemRunner
+from orchestration.jobs import CHECKED
 from orchestration.terminal import say_warnings_plainly
 from plumbline.checkpoints.device import visible_gpus
 from plumbline.concurrency import share_cores, usable_cores
@@ -37,7 +38,7 @@ MOST_ON_CORES = 4
 POOL = "gpu"
 _TRIES = 2
 _IMPORTED = ("orchestration.definitions", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
-_WITH_MODELS = "orchestration.worker_imports"
+_WITH_MODELS, _WITH_CHECKS = "orchestration.worker_imports", "great_expectations"
 
 
 class Finished(NamedTuple):
@@ -139,8 +140,8 @@ class Workers:
         Of processes at most: they are started when there are as many items.
     at_once : int
         How many are started at once.
-    models : bool
-        Whether those need models.
+    imports : sequence of str
+        Modules that those need.
     tell : callable, optional
         Is told of the progress of long steps; without it each worker prints a line now and then.
     """
@@ -148,25 +149,22 @@ class Workers:
     runner: ItemRunner
     number: int
     at_once: int = 0
-    models: bool = False
+    imports: Sequence[str] = ()
     tell: Told | None = None
     _workers: list[_Worker] = field(default_factory=list)
 
     def __enter__(self) -> "Workers":
         self._gpus = visible_gpus() if _here() and self.runner.workspace.audit.device != "cpu" else ()
-        try:
-            self._start_for(self.at_once, models=self.models)
-        except BaseException:
-            self.__exit__(None)
-            raise
+        if min(self.at_once, self.number) > 1:
+            _import_once(self.imports)  # while this process looks at sources
         return self
 
-    def _start_for(self, items: int, *, models: bool) -> None:
+    def _start_for(self, items: int) -> None:
         """Start as many more processes as there are items for; for one item alone none."""
         if items < 2 or len(self._workers) >= min(items, self.number):
             return
         if not self._workers:
-            _import_once(models)
+            _import_once(self.imports)
         for number in range(len(self._workers), min(items, self.number)):
             self._workers.append(self._start(number))
 
@@ -209,8 +207,8 @@ class Workers:
         """
         plan = self.runner.plan
         if not self._workers and len(items) > 1:
-            self.models = plan.with_models({asset for item in items for asset in plan.out_of_date(*item)})
-        self._start_for(len(items), models=self.models)
+            self.imports = worker_imports(plan, {asset for item in items for asset in plan.out_of_date(*item)})
+        self._start_for(max(len(items), self.at_once))
         if not self._workers:
             yield from ThisProcess(self.runner).run(items, weights)
             return
@@ -291,10 +289,16 @@ def work_place(
         return
     if tell:
         tell_progress(tell)  # what is done in this process too
-    models = runner.plan.with_models(assets)
+    imports = worker_imports(runner.plan, assets)
     slots: AbstractContextManager[None] = pool_slots(runner.instance, POOL, number) if _here() else nullcontext()
-    with slots, Workers(runner, number, at_once, models, tell) as workers:
+    with slots, Workers(runner, number, at_once, imports, tell) as workers:
         yield workers
+
+
+def worker_imports(plan: AuditPlan, assets: Collection[str]) -> list[str]:
+    """Return the modules that workers import once for all before they compute some assets."""
+    models = [_WITH_MODELS] if plan.with_models(assets) else []
+    return [*_IMPORTED, *models, *([_WITH_CHECKS] if set(CHECKED) & set(assets) else [])]
 
 
 def _here() -> bool:
@@ -323,14 +327,14 @@ def number_of_workers(audit: Audit) -> int:
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
-def _import_once(models: bool) -> None:
+def _import_once(modules: Sequence[str]) -> None:
     """Begin to start the process that workers are forked from, which imports what they need."""
     if _PROCESSES.get_start_method() == "forkserver":
         from multiprocessing import forkserver
 
         # Each has as many threads of torch as there are cores; one that has nothing to do must not keep a core busy.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        _PROCESSES.set_forkserver_preload([*_IMPORTED, *([_WITH_MODELS] if models else [])])
+        _PROCESSES.set_forkserver_preload(list(modules))
         # Until its imports are made it would meet Ctrl-C; each worker sets what it does itself.
         main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None

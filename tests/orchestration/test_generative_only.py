@@ -6,11 +6,14 @@ import pytest
 import yaml
 from rich.console import Console
 
+from assets.findings import headline_reading
+from assets.scorecard import keep_findings
 from orchestration import terminal
 from orchestration.audit_commands import asked_of, conclude
 from orchestration.audit_run import Outcome
 from orchestration.status import print_status
 from plumbline.catalog.schema import metric_frame
+from plumbline.report.scorecard import scorecard
 from resources.workspace import Workspace
 
 ENTRIES = {
@@ -38,7 +41,8 @@ def workspace(tmp_path, monkeypatch):
 def test_the_end_of_an_audit_tells_of_answers_alone(workspace, capsys):
     worst = {"group": "Black_woman", "value": 0.9, "ci_low": 0.8, "ci_high": 0.95, "p": 0.001, "q": 0.001}
     least = {"group": "White_man", "value": 0.1, "ci_low": 0.05, "ci_high": 0.2, "p": 0.001, "q": 0.001}
-    workspace.lake.write_table("metric_table", metric_frame([ROW | worst, ROW | least]))
+    table, reading = metric_frame([ROW | worst, ROW | least]), headline_reading(workspace)
+    keep_findings(workspace.lake, table, scorecard(table, reading), reading)
     conclude(workspace, Outcome(generated=1234), seconds=7)
     told = capsys.readouterr().out
     assert "1,234 answers generated, 7 s" in told and "forward passes" not in told
