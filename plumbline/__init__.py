@@ -14,6 +14,7 @@ from plumbline.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from plumbline.catalog.suites import Suite, load_suite, suite_names
+    from plumbline.encoders.encoder import match_probabilities
     from plumbline.errors import PlumblineError
     from plumbline.metrics.associations import sc_weat, weat
     from plumbline.metrics.disparities import impact_ratio, max_skew, parity_difference
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "catalog.suites": ("Suite", "load_suite", "suite_names"),
+    "encoders.encoder": ("match_probabilities",),
     "errors": ("PlumblineError",),
     "metrics.associations": ("sc_weat", "weat"),
     "metrics.disparities": ("impact_ratio", "max_skew", "parity_difference"),
@@ -59,6 +61,7 @@ __all__ = [
     "impact_ratio",
     "load_suite",
     "markedness",
+    "match_probabilities",
     "max_skew",
     "max_skew_at_k",
     "ndkl",

@@ -2,22 +2,24 @@
 
 1. The engine with a planted model and with a random one of the size of ViT-B/32, against the released loop, against
    open_clip with a DataLoader, and against decoding alone and the forward pass alone.
-2. BridgeTower and OWLv2 against their models' own forward passes.
+2. Every type of encoder, the 15 probes against the library's own classes, probe by probe.
 3. Decoding alone, on one core: the checkpoint's own preprocessing against the fast decoder.
 4. Where there is a GPU: forward passes in bfloat16 of ViT-B/32 and ViT-L/14@336, with the share of its peak.
 
 Both sides of a ratio use the same weights, files and batches. A peer that runs on fewer images is scaled up; results
-are compared there.
+are compared there. The exit status is not 0 where results of a type differ or its bar is missed.
 """
 
+import sys
 import tempfile
 from pathlib import Path
 
 import torch
 from upath import UPath
 
-from benchmarks.encoders import accelerator, contests, decoding, detector, pairs
+from benchmarks.encoders import accelerator, contests, decoding, types
 from benchmarks.encoders.materials import PLANTED, load, photographs, random_clip
+from benchmarks.statistics.contest import judged
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.ingestion import ingest
 from plumbline.datasets.registry import reader_for
@@ -26,8 +28,8 @@ from plumbline.world.folders import ensure
 PHOTOGRAPHS = {"cpu": 160, "cuda": 20_000}
 
 
-def main() -> None:
-    """Print times, ratios and the largest differences of results."""
+def main() -> int:
+    """Print times, ratios and the largest differences of results; return 1 where a type differs or misses its bar."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     suite = load_suite("trident", classes="fairface")
     with tempfile.TemporaryDirectory() as name:
@@ -39,14 +41,14 @@ def main() -> None:
         large = random_clip("ViT-B-32", folder / "vit-b-32")
         pictures = photographs(PHOTOGRAPHS[device], folder / "photographs")
         contests.run(large, pictures, suite, UPath(folder), device=device)
-        pairs.run(PLANTED / "bridgetower-bazaar-3k", faces, suite, UPath(folder))
-        detector.run(PLANTED / "owlv2-bazaar-3k", faces, suite, UPath(folder))
+        status = judged([types.Types(faces, suite)])
         decoding.run()
         if device == "cuda":
             accelerator.run(load(large, device=device), "ViT-B/32")
             larger = random_clip("ViT-L-14-336", folder / "vit-l-14-336")
             accelerator.run(load(larger, device=device), "ViT-L/14@336")
+        return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

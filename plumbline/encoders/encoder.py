@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_json
+from plumbline.errors import EncodingError
 
 if TYPE_CHECKING:
     import torch
@@ -130,6 +131,52 @@ class DualEncoder(Encoder, Protocol):
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) embeddings of texts, float32 and not normalised."""
+
+
+def match_probabilities(
+    images: NDArray[np.floating[Any]], texts: NDArray[np.floating[Any]], *, logit_scale: float, logit_bias: float
+) -> NDArray[np.float64]:
+    """Return how probable it is that each text matches each image, to an encoder that was trained with a sigmoid.
+
+    1 / (1 + exp(-(logit_scale x cosine + logit_bias))), as SigLIP is trained (Zhai et al., 2023, equation 1): what a
+    threshold can be put on. A choice or a softmax over candidates, which the suites of an audit take, is the same with
+    the bias or without it.
+
+    Parameters
+    ----------
+    images, texts : (n, d) and (m, d) arrays
+        Vectors of an encoder, of any length.
+    logit_scale, logit_bias : float
+        The checkpoint's own, as its loaded encoder has them.
+
+    Returns
+    -------
+    (n, m) array of float64, 0 to 1; NaN for a vector of length 0.
+
+    Raises
+    ------
+    EncodingError
+        If the bias is 0: the encoder was trained with a softmax over candidates, and a logit alone says nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import plumbline
+    >>> images, texts = np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> plumbline.match_probabilities(images, texts, logit_scale=100, logit_bias=-12).round(3)
+    array([[1., 0.]])
+    """
+    if logit_bias == 0:
+        raise EncodingError(
+            "this encoder gives no probability that a text matches an image",
+            found="logit_bias: 0, as of an encoder that was trained with a softmax over candidates",
+            expected="an encoder that was trained with a sigmoid, such as SigLIP",
+            hint="compare candidates with each other: their softmax sums to 1",
+        )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        a, b = (np.asarray(rows, float) / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, texts))
+    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-(logit_scale * a @ b.T + logit_bias)))
+    return probabilities
 
 
 class PromptedEncoder(DualEncoder, Protocol):

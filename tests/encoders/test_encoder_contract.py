@@ -7,103 +7,51 @@ import numpy as np
 import pytest
 import torch
 from every_encoder import AS_OWLVIT, CASES, DEVICES, batch_of, files_of, logits_of
+from released import released
 from tiny_architectures import TEXTS
 
 from plumbline.checkpoints.device import Placement
+from plumbline.encoders.encoder import match_probabilities
 from plumbline.encoders.families import FAMILIES, Capability, require
 from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError, ConfigError, EncodingError
 
-DUAL = {"altclip": "AltCLIP", "chinese_clip": "ChineseCLIP", "siglip": "Siglip"}
 PUBLISHED = ("open_clip", "clip", "align", "bridgetower", "owlv2", "owlvit", AS_OWLVIT)
 
 
-def one_of(inputs, i):
-    """Return the inputs of one text beside the image."""
-    return {name: rows if name == "pixel_values" else rows[i : i + 1] for name, rows in inputs.items()}
-
-
 def released_way(case, folder, pictures, texts):
-    """(n, m) logits: the library's own classes, one image at a time, all prompts in one padded batch."""
-    import open_clip
-    import transformers as t
-
-    if case == "open_clip":
-        model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}", require_pretrained=True)
-        tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(texts)
-        rows = [model.encode_image(transform(p)[None]) @ model.encode_text(tokens).T for p in pictures]
-        return torch.cat(rows).numpy()
-    model_class, joined, images = {
-        "clip": (t.CLIPModel, t.CLIPProcessor, t.CLIPImageProcessorPil),
-        "align": (t.AlignModel, t.AlignProcessor, t.EfficientNetImageProcessorPil),
-        **{case: (getattr(t, f"{name}Model"), getattr(t, f"{name}Processor"), None) for case, name in DUAL.items()},
-        "metaclip_2": (t.MetaClip2Model, t.CLIPProcessor, None),
-        "siglip2": (t.Siglip2Model, t.Siglip2Processor, None),
-        "tipsv2": (t.Tipsv2Model, t.Tipsv2Processor, t.Tipsv2ImageProcessor),
-        "dual_encoder": (t.GroupViTModel, t.CLIPProcessor, None),
-        "flava": (t.FlavaModel, t.FlavaProcessor, None),
-        "blip": (t.BlipForImageTextRetrieval, t.BlipProcessor, None),
-        "blip_2": (t.Blip2ForImageTextRetrieval, t.Blip2Processor, None),
-        "bridgetower": (
-            t.BridgeTowerForImageAndTextRetrieval, t.BridgeTowerProcessor, t.BridgeTowerImageProcessorPil
-        ),
-        "owlv2": (t.Owlv2ForObjectDetection, t.Owlv2Processor, t.Owlv2ImageProcessorPil),
-        "owlvit": (t.OwlViTForObjectDetection, t.OwlViTProcessor, t.OwlViTImageProcessorPil),
-        # The same weights in the same places: only the preprocessing is another.
-        AS_OWLVIT: (t.Owlv2ForObjectDetection, t.OwlViTProcessor, t.OwlViTImageProcessorPil),
-    }[case]  # fmt: skip
-    model = model_class.from_pretrained(folder).eval()
-    pictures_in = (
-        images.from_pretrained(folder) if images else t.AutoImageProcessor.from_pretrained(folder, backend="pil")
-    )
-    processor = joined(pictures_in, t.AutoTokenizer.from_pretrained(folder))
-    rows = []
-    for picture in pictures:
-        if case == "bridgetower":
-            pairs = [processor(picture, text, return_tensors="pt") for text in texts]
-            rows.append(torch.stack([model(**pair).logits[0, 1] for pair in pairs])[None])
-            continue
-        # The joined processors of ALIGN and OWL pad to a fixed length by themselves.
-        fixed = case in ("align", "siglip2", "tipsv2", "owlv2", "owlvit", AS_OWLVIT)
-        padding = {"padding": True} if not fixed else {}
-        if case == "siglip":
-            padding = {"padding": "max_length", "max_length": 64}
-        if case == "siglip2":
-            # The joined processor would cut an image into patches of its own default, not the checkpoint's.
-            padding = {"patch_size": 8, "max_num_patches": 20}
-        inputs = processor(text=texts, images=picture, return_tensors="pt", **padding)
-        if case == "blip":
-            rows.append(torch.stack([model(**one_of(inputs, i)).itm_score[0, 1] for i in range(len(texts))])[None])
-        elif case == "blip_2":
-            answers = [model(**one_of(inputs, i), use_image_text_matching_head=True) for i in range(len(texts))]
-            rows.append(torch.stack([answer.logits_per_image[0, 1] for answer in answers])[None])
-        elif case == "flava":
-            # As FlavaForPreTraining compares them: the first token of each tower, projected.
-            image = model.image_projection(model.image_model(inputs.pop("pixel_values")).last_hidden_state[:, 0])
-            text = model.text_projection(model.text_model(**inputs).last_hidden_state[:, 0])
-            image, text = (torch.nn.functional.normalize(vectors, dim=-1) for vectors in (image, text))
-            rows.append(image @ text.T * model.logit_scale.exp())
-        elif case == "clip":
-            image = model.get_image_features(inputs.pop("pixel_values")).pooler_output
-            rows.append(image @ model.get_text_features(**inputs).pooler_output.T)
-        else:
-            out = model(**inputs)
-            rows.append(out.logits.mean(dim=1) if case.startswith("owl") else out.logits_per_image)
-    return torch.cat(rows).numpy()
+    """(n, m) logits of every picture."""
+    score = released(case, folder)
+    return torch.cat([score(picture, texts) for picture in pictures]).numpy()
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", CASES)
 def test_logits_are_those_of_the_released_way(case, device, folders, encoder_on, pictures):
     encoder = encoder_on(case, device)
-    with torch.inference_mode():
-        expected = released_way(case, files_of(folders, case).folder, pictures, TEXTS)
+    expected = released_way(case, files_of(folders, case).folder, pictures, TEXTS)
     logits = logits_of(encoder, batch_of(encoder, pictures), TEXTS)
     assert logits.dtype == np.float32 and logits.shape == (len(pictures), len(TEXTS))
     # The models must tell these images and these texts apart, or the comparison would show nothing.
     assert expected.std(axis=0).min() > 1e-3 and expected.std(axis=1).min() > 1e-3
     tolerance = 1e-4 if case in PUBLISHED or device != "cpu" else 1e-5
     np.testing.assert_allclose(logits, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("case", ["siglip", "siglip2", "clip", "tipsv2"])
+def test_a_threshold_has_the_sigmoid_of_encoders_that_were_trained_with_one(case, folders, encoders, pictures):
+    encoder = encoders[case]
+    vectors = encoder.embed_images(batch_of(encoder, pictures)), encoder.embed_texts(TEXTS)
+    said = {"logit_scale": encoder.logit_scale, "logit_bias": encoder.logit_bias}
+    if case in ("clip", "tipsv2"):
+        with pytest.raises(EncodingError, match=r"no probability[\s\S]*trained with a softmax"):
+            match_probabilities(*vectors, **said)
+        return
+    own = torch.from_numpy(released_way(case, folders / case, pictures, TEXTS)).sigmoid().numpy()
+    np.testing.assert_allclose(match_probabilities(*vectors, **said), own, atol=1e-6)
+    # Candidates compared with each other never meet the bias.
+    chosen = match_probabilities(*vectors, **said | {"logit_bias": -1e-3}).argmax(axis=1)
+    np.testing.assert_array_equal(chosen, own.argmax(axis=1))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -174,8 +122,7 @@ def test_a_tokenizer_that_pads_on_the_left_gives_right_results_or_none(case, fol
     batch = batch_of(encoder, pictures)
     if case in ("siglip", "siglip2"):
         # Read at the last position, on whichever side the padding is.
-        with torch.inference_mode():
-            expected = released_way(case, tmp_path / name, pictures, TEXTS)
+        expected = released_way(case, tmp_path / name, pictures, TEXTS)
         np.testing.assert_allclose(logits_of(encoder, batch, TEXTS), expected, atol=1e-5, rtol=1e-5)
         assert np.abs(expected - logits_of(encoders[case], batch, TEXTS)).max() > 1e-3
     elif case == "bridgetower":

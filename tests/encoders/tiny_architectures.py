@@ -244,14 +244,14 @@ def _write_owl(folder, kind, seed):
 
 def _owl_tokenizer():
     # Token 0 is the padding, as in the released checkpoints, where it is the letter "!".
-    return _tokenizer(first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=16)
+    return _tokenizer(first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=24)
 
 
 def _owl_towers(tokenizer):
     ends = {"bos_token_id": len(tokenizer) - 2, "eos_token_id": len(tokenizer) - 1}
     text = {"hidden_size": 24, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2}
     return {
-        "text_config": {**text, "vocab_size": len(tokenizer), "max_position_embeddings": 16, **ends},
+        "text_config": {**text, "vocab_size": len(tokenizer), "max_position_embeddings": 24, **ends},
         "vision_config": {**_VISION, "patch_size": 8, "num_hidden_layers": 2},
         "projection_dim": 24,
     }
