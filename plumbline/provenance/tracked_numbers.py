@@ -27,7 +27,9 @@ def scorecard_numbers(rows: pl.DataFrame) -> dict[str, float]:
 
     With four digits: there is no room for more in a list of runs.
     """
-    return {title: float(f"{value:.4g}") for title, value in headline_numbers(rows).items()} if rows.height else {}
+    if rows.is_empty():
+        return {}
+    return {tracked_name(title, blank=" "): float(f"{value:.4g}") for title, value in headline_numbers(rows).items()}
 
 
 def judged_numbers(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
@@ -82,12 +84,12 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
     return metrics
 
 
-_UNTRACKED = re.compile(r"[^\w\-./:]", re.ASCII)
+_UNTRACKED = re.compile(r"[^\w\-./: ]", re.ASCII)
 
 
-def tracked_name(name: str) -> str:
-    """Return a name that MLflow takes: blanks and other signs as `_`, and a digest where letters were lost by that."""
-    plain = name.replace(" × ", "_x_").replace("@", "_at_").replace(" ", "_")
+def tracked_name(name: str, *, blank: str = "_") -> str:
+    """Return a name that MLflow takes: other signs as `_`, and a digest where letters were lost by that."""
+    plain = name.replace("×", "x").replace("@", "_at_").replace(" ", blank)
     known = _UNTRACKED.sub("_", plain)
     return known if known == plain else f"{known}-{digest_bytes(name.encode())[:6]}"
 

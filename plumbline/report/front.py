@@ -31,7 +31,6 @@ from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import recommended, transfer_findings, why_none
 from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
-    BY_ID,
     QUESTIONS,
     Kind,
     Question,
@@ -39,11 +38,20 @@ from plumbline.report.scorecard import (
     asked_questions,
     ends_of,
     interval_text,
+    question_of,
     scorecard,
     value_text,
 )
 from plumbline.report.transfer import Tried, change, change_interval, row_words, tried
-from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed, probe_words
+from plumbline.report.vocabulary import (
+    ATTRIBUTE_TITLES,
+    attribute_title,
+    event_title,
+    group_faces,
+    is_composite,
+    listed,
+    probe_words,
+)
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4
@@ -194,9 +202,9 @@ _ENDS: dict[str, tuple[str, str, str]] = {
 """Metric -> what a model does, as a predicate, and how the worst and the best off group are told."""
 
 _OF_METRIC: dict[str, Question] = {question.metric: question for question in QUESTIONS} | {
-    "sc_weat_effect": replace(BY_ID["association_agency"], metric="sc_weat_effect"),
-    "skew_at_k": replace(BY_ID["ranking_race"], metric="skew_at_k", groups=None),
-    "max_score_share": replace(BY_ID["max_toxicity"], metric="max_score_share", unit="share", groups=None),
+    "sc_weat_effect": replace(question_of("association_agency"), metric="sc_weat_effect"),
+    "skew_at_k": replace(question_of("ranking_race"), metric="skew_at_k", groups=None),
+    "max_score_share": replace(question_of("max_toxicity"), metric="max_score_share", unit="share", groups=None),
 }
 """Metric -> a question that its rows answer, for event and attribute of any row."""
 
@@ -238,7 +246,7 @@ def _people(cell: Mapping[str, Any], group: str) -> str:
         return "all others"
     if cell["kind"] == "generator":
         return people(group)
-    composite = is_composite(cell["attribute"] or "")
+    composite = is_composite(cell["attribute"] or "") and cell["attribute"] in ATTRIBUTE_TITLES
     return f"faces of {people(group)}" if composite else group_faces(cell["attribute"], group)
 
 
@@ -283,7 +291,7 @@ def sureness(cell: Mapping[str, Any], reading: Reading) -> str:
 
 def _of_card(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell of the scorecard with what its question says of it."""
-    question = BY_ID[cell["question"]]
+    question = question_of(cell["question"])
     return {**cell, "metric": question.metric, "event": question.event}
 
 
@@ -297,7 +305,7 @@ def topics(cells: Iterable[Mapping[str, Any]]) -> str:
     """Return the questions of some cells as a list: `crime labels by race and gender; pay`."""
     attributes: dict[str, list[str]] = {}
     for cell in cells:
-        question = BY_ID[cell["question"]]
+        question = question_of(cell["question"])
         attributes.setdefault(question.topic, []).extend(
             [attribute_title(question.attribute)] if question.attribute else []
         )
@@ -368,7 +376,7 @@ def _first_with(card: pl.DataFrame, state: str, kind: Kind) -> list[dict[str, An
 
 
 def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:
-    return [cell for cell in card.to_dicts() if BY_ID[cell["question"]].of_bias]
+    return [cell for cell in card.to_dicts() if question_of(cell["question"]).of_bias]
 
 
 def _tested(card: pl.DataFrame) -> list[dict[str, Any]]:
@@ -450,7 +458,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
     lines += [could_have_seen(cell) for cell in list(quiet)[:1]]
     for cell in where(card, model=model, state="measured").to_dicts():
-        title, ends = BY_ID[cell["question"]].title, interval_text(cell) or "no interval"
+        title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
     if where(card, model=model)["kind"][0] == "encoder" and by_state["Evidence"]:
         tries = [_mitigated(candidates, inputs) for candidates in _tried(inputs) if candidates[0].model == model]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -23,8 +24,8 @@ from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
 from plumbline.report.numbers import UNDEFINED, interval, money, number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, checked, defined, in_order, where
-from plumbline.report.vocabulary import attribute_title, probe_words, probes, sentence_start
+from plumbline.report.rows import Row, checked, defined, where
+from plumbline.report.vocabulary import ATTRIBUTE_TITLES, attribute_title, probe_words, probes, sentence_start
 
 Kind = Literal["encoder", "generator"]
 State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
@@ -283,6 +284,36 @@ QUESTIONS: tuple[Question, ...] = (
 
 BY_ID: dict[str, Question] = {question.id: question for question in QUESTIONS}
 
+_OF_ANY_ATTRIBUTE = ("crime_race", "agency_race", "communion_race")
+"""What is asked of an attribute that only one dataset has, such as `department`: the first that has an answer."""
+
+
+def question_of(id: str) -> Question:
+    """Return a question by its id; of an attribute of one dataset, such as `crime_department`, it is made."""
+    if id in BY_ID:
+        return BY_ID[id]
+    suite, attribute = id.split("_", 1)
+    return replace(BY_ID[f"{suite}_race"], id=id, attribute=attribute)
+
+
+def questions(table: pl.DataFrame) -> tuple[Question, ...]:
+    """Return the questions that a metric table may answer: the declared ones, and one an attribute of one dataset."""
+    asked = QUESTIONS[0]
+    skews = where(table, metric=asked.metric, definition=asked.definitions, statistic=asked.statistic)
+    of_one = sorted(set(skews["attribute"].drop_nulls()) - ATTRIBUTE_TITLES.keys())
+    own = []
+    for name in of_one:
+        of_name = where(skews, attribute=name)
+        answered = (
+            each
+            for each in map(question_of, _OF_ANY_ATTRIBUTE)
+            if not where(of_name, suite=each.suite, event=each.event).is_empty()
+        )
+        own += [replace(each, id=f"{each.suite}_{name}", attribute=name) for each in islice(answered, 1)]
+    last = max(place for place, each in enumerate(QUESTIONS) if each.chapter == "bias") + 1
+    return (*QUESTIONS[:last], *own, *QUESTIONS[last:])
+
+
 _PLACE = ("dataset", "attribute", "prompt")
 _STATES = {"no_evidence": "none", None: "measured"}
 
@@ -314,16 +345,17 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     plain = where(checked(table), condition=BEFORE, instruction=None, occupation=None)
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
-    answers = {question.id: _answers(plain, question) for question in QUESTIONS}
-    kinds: dict[str, Kind] = {model: BY_ID[name].kind for name, by_model in answers.items() for model in by_model}
+    asked = {question.id: question for question in questions(plain)}
+    answers = {name: _answers(plain, question) for name, question in asked.items()}
+    kinds: dict[str, Kind] = {model: asked[name].kind for name, by_model in answers.items() for model in by_model}
     weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
-        _cell(model, BY_ID[name], by_model.get(model), plain, reading, weak)
+        _cell(model, asked[name], by_model.get(model), plain, reading, weak)
         for name, by_model in answers.items()
         for model, kind in kinds.items()
-        if by_model and kind == BY_ID[name].kind
+        if by_model and kind == asked[name].kind
     ]
-    order = {question.id: place for place, question in enumerate(QUESTIONS)}
+    order = {name: place for place, name in enumerate(asked)}
     ranked = _worst_first(cells, kinds)
     cells.sort(key=lambda cell: (ranked[cell["model"]], order[cell["question"]]))
     return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
@@ -335,7 +367,7 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     Of several datasets and prompts the one that the scorecard would show; what is undefined is left out.
     """
     plain = where(table, occupation=None)
-    answers = {question.title: list(_answers(plain, question).values()) for question in QUESTIONS}
+    answers = {question.title: list(_answers(plain, question).values()) for question in questions(plain)}
     return {title: rows[0]["value"] for title, rows in answers.items() if rows and defined(rows[0]["value"])}
 
 
@@ -445,7 +477,7 @@ def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind])
     """Return model -> a key that sorts the worst first."""
     keys: dict[str, list[tuple[int, float]]] = {model: [] for model in models}
     for cell in cells:
-        if BY_ID[cell["question"]].of_bias:
+        if question_of(cell["question"]).of_bias:
             rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
             keys[cell["model"]].append((rank, -_surely(cell) if rank < 2 else 0.0))
     return {model: (kind, keys[model], model) for model, kind in models.items()}
@@ -502,9 +534,8 @@ def asked_models(card: pl.DataFrame, kind: Kind | None = None) -> list[str]:
 
 
 def asked_questions(card: pl.DataFrame, kind: Kind) -> list[Question]:
-    """Return the questions of a scorecard in the declared order."""
-    present = in_order(where(card, kind=kind)["question"], tuple(BY_ID))
-    return [BY_ID[name] for name in present]
+    """Return the questions of a scorecard in its order."""
+    return [question_of(name) for name in dict.fromkeys(where(card, kind=kind)["question"])]
 
 
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:

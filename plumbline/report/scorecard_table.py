@@ -9,7 +9,7 @@ import polars as pl
 
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
-from plumbline.report.scorecard import BY_ID, UNITS, interval_text, value_text
+from plumbline.report.scorecard import UNITS, interval_text, question_of, value_text
 from plumbline.report.vocabulary import group_title
 
 WIDTH, EDGE = 76.0, 4.0
@@ -87,7 +87,7 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
         cells: dict[str, list[Cell]] = {model: [] for model in models}
         for (question,), answers in rows.group_by("question", maintain_order=True):
             by_model = {row["model"]: row for row in answers.to_dicts()}
-            entry = BY_ID[str(question)]
+            entry = question_of(str(question))
             more, unit = entry.direction == "more is better", UNITS[entry.unit]
             # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
             scale = _Scale.of(list(by_model.values()), from_zero=not more)

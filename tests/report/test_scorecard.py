@@ -9,6 +9,7 @@ from scorecard_rows import UNSURE, answer, frame, spoken
 from plumbline.catalog.schema import row_id
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
+from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.reasons import reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
@@ -20,6 +21,7 @@ from plumbline.report.scorecard import (
     asked_models,
     in_columns,
     interval_text,
+    question_of,
     scorecard,
     value_text,
 )
@@ -211,3 +213,14 @@ def test_of_a_model_at_chance_the_scorecard_says_only_that():
     weak, other = cell(card, "a"), cell(card, "b")
     assert (weak["state"], weak["value"]) == ("undefined", None) and "too weak to interpret" in weak["reason"]
     assert (other["state"], other["value"]) == ("evidence", 1.5)
+
+
+def test_an_attribute_that_only_one_dataset_has_is_asked_about():
+    table = frame(answer("a"), answer("a", attribute="disability × R&D", dataset="staff", value=0.3))
+    card = scorecard(table, Reading())
+    added = cell(card, "a", "crime_disability × R&D")
+    assert (added["title"], added["dataset"], added["value"]) == ("Crime labels by disability × R&D", "staff", 0.3)
+    assert question_of("crime_disability × R&D").title == added["title"] in in_columns(card).columns
+    numbers = scorecard_numbers(table)
+    own = next(name for name in numbers if "disability" in name)
+    assert own.startswith("Crime labels by disability x R_D-") and numbers[own] == 0.3

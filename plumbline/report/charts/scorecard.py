@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline.report.charts.chart import INK, SOFT, VERMILION, Chart, Spec, label, top_level
 from plumbline.report.rows import where
-from plumbline.report.scorecard import BY_ID, UNITS, Kind, asked_models, asked_questions, value_text
+from plumbline.report.scorecard import UNITS, Kind, asked_models, asked_questions, question_of, value_text
 from plumbline.report.scorecard_table import STATES, score_tip
 
 CELL_WIDTH, CELL_HEIGHT = 66, 24
@@ -104,6 +104,6 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
 
 
 def _column(question: str) -> str:
-    entry = BY_ID[question]
+    entry = question_of(question)
     unit = UNITS[entry.unit].suffix
     return f"{entry.title}, {unit}" if unit not in ("", "%") else entry.title
