@@ -260,6 +260,7 @@ class MappedFolder(Reader):
             path_column=column_map.path,
             attributes=tuple(column for column in column_map.attributes if column not in RECORD_SCHEMA),
             may_lack_labels=True,
+            captions="caption" in column_map.columns,
         )
 
     def index_files(self, root: Path) -> Sequence[str]:

@@ -109,6 +109,8 @@ class Declaration:
         Columns of groups that only this dataset has, such as `department`; they stand behind those of `RECORD_SCHEMA`.
     may_lack_labels : bool
         Whether a row stays that has no label of the base attribute, as in a user's own table.
+    captions : bool
+        Whether every image has a caption of its own, so that images and texts are pairs.
     """
 
     id: str
@@ -124,6 +126,7 @@ class Declaration:
     filters: Mapping[str, str] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     may_lack_labels: bool = False
+    captions: bool = False
 
     @property
     def index_columns(self) -> tuple[str, ...]:
@@ -364,6 +367,30 @@ class Ingested:
     ungrouped: pl.DataFrame
     listed: int
     folder_digest: str
+
+
+LONGEST_CAPTION = 1 << 14
+"""Characters; no text encoder reads as many."""
+
+
+def caption_text(raw: object) -> str:
+    """Return a caption as it is read, its white space made single spaces.
+
+    Raises
+    ------
+    ImageRejected
+        `missing_caption`, `value_too_long` or `unsafe_caption`.
+    """
+    caption = " ".join(raw[: LONGEST_CAPTION + 1].split()) if isinstance(raw, str) else ""
+    if isinstance(raw, str) and len(raw) > LONGEST_CAPTION:
+        actual, expected = f"{len(raw)} characters", f"at most {LONGEST_CAPTION}"
+        raise ImageRejected("value_too_long", "the caption is too long", found=actual, expected=expected)
+    if not caption:
+        raise ImageRejected("missing_caption", "the image has no caption", found=repr(raw)[:80], expected="a text")
+    if unsafe_characters(caption):
+        expected = "a text without control characters or changes of direction, in UTF-8"
+        raise ImageRejected("unsafe_caption", "the caption cannot be used", found=ascii(caption), expected=expected)
+    return caption
 
 
 def unsafe_characters(text: str) -> bool:

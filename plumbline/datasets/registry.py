@@ -10,10 +10,12 @@ from plumbline.imports import import_class
 READERS = {
     "causalface": "CausalFace",
     "celeba": "CelebA",
+    "coco": "COCOCaptions",
     "counts": "CountTable",
     "fairface": "FairFace",
     "folder": "MappedFolder",
     "idenprof": "IdenProf",
+    "img2dataset": "Img2Dataset",
     "listing": "Listing",
     "neutral": "NeutralPortraits",
     "pata": "PATA",

@@ -28,6 +28,7 @@ from plumbline.digests import digest_bytes
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.jpeg import whole_scan
 from plumbline.images.parquet import lies_in_parquet, names_row, read_row_image
+from plumbline.images.tars import read_member, split_tar_path
 
 _ORIENTATION_TAG, _SHORT = 0x0112, 3
 _TURNS = {
@@ -220,7 +221,7 @@ def _check_decoded(data: bytes, suffix: str | None) -> None:
 
 
 def read_image_file(path: Path | str, *, follow: bool = True) -> bytes:
-    """Return a file's bytes, or those of a picture inside a Parquet file (`FILE.parquet/ROW`).
+    """Return a file's bytes, or those of a picture in a Parquet file (`FILE.parquet/ROW`) or tar (`FILE.tar/NAME`).
 
     Parameters
     ----------
@@ -236,6 +237,8 @@ def read_image_file(path: Path | str, *, follow: bool = True) -> bytes:
     try:
         if lies_in_parquet(path):
             return read_row_image(Path(path), max_bytes=MAX_FILE_BYTES)
+        if (in_tar := split_tar_path(path)) is not None:
+            return read_member(*in_tar, max_bytes=MAX_FILE_BYTES)
         # A pipe is not waited for. As few system calls as can be: this runs once a file.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
         try:

@@ -267,9 +267,11 @@ def _corrupt(error: Exception) -> ImageRejected:
 #
 # The path `data/train-00000-of-00002.parquet/17` names the image of row 17, counted from 0. It lies in
 # the column `image` as Hugging Face writes it: a struct whose field `bytes` holds the encoded picture, or
-# those bytes alone.
+# those bytes alone; or in a column of bytes that img2dataset names by the format.
 
 IMAGE_COLUMN = "image"
+FORMAT_COLUMNS = ("jpg", "png", "webp")
+"""What img2dataset calls its column of encoded pictures."""
 
 MAX_GROUP_BYTES = 1 << 30
 """What one row group's pictures may take; a row group is decoded whole."""
@@ -452,6 +454,8 @@ def _leaf(schema: pa.Schema) -> str:
     kind: Any = schema.field(IMAGE_COLUMN).type if schema.names.count(IMAGE_COLUMN) == 1 else pa.null()
     if holds_bytes(kind):
         return IMAGE_COLUMN
+    if (named := format_column(schema)) is not None and IMAGE_COLUMN not in schema.names:
+        return named
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
     if "bytes" in fields and holds_bytes(fields["bytes"]):
         return f"{IMAGE_COLUMN}.bytes"
@@ -463,12 +467,19 @@ def _leaf(schema: pa.Schema) -> str:
     )
 
 
+def format_column(schema: pa.Schema) -> str | None:
+    """Return the column of `FORMAT_COLUMNS` that holds encoded pictures; None where there is none, or several."""
+    found = [name for name in FORMAT_COLUMNS if schema.names.count(name) == 1 and holds_bytes(schema.field(name).type)]
+    return found[0] if len(found) == 1 else None
+
+
 def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
     with damage_refused(), OpenColumns(file.path, [layout.leaf], metadata=layout.metadata) as opened:
-        column = opened.read(group, max_bytes=MAX_GROUP_BYTES).column(IMAGE_COLUMN)
-        return column if layout.leaf == IMAGE_COLUMN else pc.struct_field(column, "bytes")
+        name, _, of_struct = layout.leaf.partition(".")
+        column = opened.read(group, max_bytes=MAX_GROUP_BYTES).column(name)
+        return pc.struct_field(column, of_struct) if of_struct else column
 
 
 def _picture(pictures: pa.ChunkedArray, row: int) -> pa.Buffer | None:

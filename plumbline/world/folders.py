@@ -14,7 +14,7 @@ import polars as pl
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.world import layouts, layouts_of_sets, sources
+from plumbline.world import layouts, layouts_of_pairs, layouts_of_sets, sources
 from plumbline.world.layouts import bad_files
 
 __all__ = ["KINDS", "PLANTED", "TRUTH_FILE", "bad_files", "ensure", "world_version"]
@@ -25,9 +25,11 @@ PLANTED = "planted:"
 LAYOUTS = {
     "causalface": layouts_of_sets.causalface,
     "celeba": layouts.celeba,
+    "coco": layouts_of_pairs.coco,
     "fairface": layouts.fairface,
     "folder": layouts.folder,
     "idenprof": layouts.idenprof,
+    "img2dataset": layouts_of_pairs.img2dataset,
     "neutral": layouts.neutral,
     "pata": layouts.pata,
     "socialcounterfactuals": layouts_of_sets.socialcounterfactuals,
@@ -42,7 +44,10 @@ KINDS = tuple(LAYOUTS)
 
 TRUTH_FILE = "planted_truth.csv"
 
-_GENERATORS = ("faces.py", "layouts.py", "layouts_of_sets.py", "layouts.yaml", "looks.yaml", "sources.yaml")
+_GENERATORS = (
+    "faces.py", "layouts.py", "layouts_of_pairs.py", "layouts_of_sets.py", "layouts.yaml", "looks.yaml",
+    "sources.yaml",
+)  # fmt: skip
 
 
 @cache
