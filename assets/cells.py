@@ -25,6 +25,7 @@ from plumbline.metrics.cell import Cell, build_cell, without_small_groups
 from plumbline.metrics.family import with_lineage
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.judging import judge_mitigations
+from plumbline.mitigations.retrieval import retrieval_rows
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.provenance.code_versions import code_version
 from plumbline.recording import unrecorded
@@ -41,6 +42,7 @@ FAMILY_VERSIONS = {
 JUDGING_VERSION = code_version(
     build_cell,
     judge_mitigations,
+    retrieval_rows,
     Declaration,
     shells=[
         *_READING, "assets.asked_cells", "assets.metrics", "assets.mitigated", "assets.adjustments",

@@ -17,6 +17,7 @@ from assets.results import OWNERS, markdown_table, materialised, report_link
 from assets.text_mitigations import TEXT_METHODS
 from assets.up_to_date import require_up_to_date
 from plumbline.mitigations.judging import Judgement, MitigatedTexts, judge_mitigations
+from plumbline.mitigations.retrieval import retrieval_rows
 from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
 
@@ -42,7 +43,8 @@ def mitigated_metrics(
     """Outcome and Trident metrics after each mitigation, on held-out images.
 
     Also the paired effects, after minus before on the same images, on skews, harm rates and Trident rates, and on the
-    costs, zero-shot accuracy and image-text retrieval. `bias_transfer` summarises them over all cells.
+    costs, zero-shot accuracy and image-text retrieval. `bias_transfer` summarises them over all cells. On image-text
+    pairs that the audit file names under `retrieval`, recall@k before and after.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
     if stored.mitigations:
@@ -66,8 +68,15 @@ def mitigated_metrics(
 
 def _judged(stored: StoredCell) -> Judgement:
     fits = [(method.name, read_text_fits(stored, method.name)) for method in TEXT_METHODS]
+    retrieval = retrieval_rows(
+        [pair for _, each in fits for pair in each.retrieval.items()],
+        model=stored.model,
+        dataset=stored.dataset,
+        k=stored.workspace.audit.retrieval.k,
+        settings=metric_settings(stored.workspace),
+    )
     texts = [MitigatedTexts(name, each.texts, each.before, each.features) for name, each in fits if each.fits]
-    return judge_mitigations(
+    judged = judge_mitigations(
         stored.read(),
         read_adjustments(stored),
         texts,
@@ -76,6 +85,7 @@ def _judged(stored: StoredCell) -> Judgement:
         scaled=stored.family.logit == "scaled_cosine",
         settings=metric_settings(stored.workspace),
     )
+    return judged._replace(rows=pl.concat([judged.rows, retrieval]))
 
 
 def _images(stored: StoredCell) -> NDArray[np.float32]:

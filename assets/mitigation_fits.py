@@ -7,9 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cells import StoredCell
+from plumbline.catalog.schema import BEFORE
 from plumbline.mitigations.fitting import FittedTexts
+from plumbline.mitigations.retrieval import Places, Retrieval
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.storage import Committed
+
+_RETRIEVAL = ":retrieval/"
+"""Begins what no id of a mitigation begins with."""
 
 
 def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Committed:
@@ -20,8 +25,12 @@ def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Commit
         arrays |= {f"{name}/loss/{curve}": losses for curve, losses in fit.losses.items()}
         arrays[f"{name}/features"] = fits.features[name]
         arrays[f"{name}/train_ids"] = np.frombuffer(bytes.fromhex("".join(fit.train_ids)), np.uint8)
+    for pairs, retrieval in fits.retrieval.items():
+        for condition, state in {BEFORE: retrieval.before, **retrieval.after}.items():
+            arrays |= {f"{_RETRIEVAL}{pairs}/{condition}/{part}": array for part, array in vars(state).items()}
     about = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in fits.fits.items()}
-    details = {"texts": list(fits.texts), "fits": about, "absent": dict(fits.absent)}
+    unjudged = {pairs: dict(retrieval.absent) for pairs, retrieval in fits.retrieval.items()}
+    details = {"texts": list(fits.texts), "fits": about, "absent": dict(fits.absent), "retrieval": unjudged}
     return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 
@@ -48,7 +57,18 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
         fits=fits,
         features={name: arrays[f"{name}/features"] for name in fits},
         absent=committed.details["absent"],
+        retrieval={
+            pairs: _retrieval(below(f"{_RETRIEVAL}{pairs}/", arrays), absent)
+            for pairs, absent in committed.details.get("retrieval", {}).items()
+        },
     )
+
+
+def _retrieval(arrays: Mapping[str, NDArray[Any]], absent: Mapping[str, str]) -> Retrieval:
+    """Return stored places, by condition; those before are there."""
+    conditions = dict.fromkeys(key.partition("/")[0] for key in arrays)
+    states = {condition: Places(**below(f"{condition}/", arrays)) for condition in conditions}
+    return Retrieval(states.pop(BEFORE), states, absent)
 
 
 def below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -125,7 +125,7 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield every cell, and the labeller on every dataset that is read: it labels genders there."""
     audit = workspace.audit
     yield from audit.cells
-    for dataset in audit.used_datasets if audit.labeller else ():
+    for dataset in audit.audited_datasets if audit.labeller else ():
         has_images = workspace.dataset_entry(dataset).open_reader().has_images
         if has_images and (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller

@@ -1,6 +1,6 @@
 """Mitigations that change text features: fitted for one encoder on one dataset, with the features that they give."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from assets.cells import StoredCell, passed_cell
 from assets.checks import must_pass
 from assets.embeddings import StoredPrompts
 from assets.gates import require_passed
-from assets.images import stored_embeddings
+from assets.images import ListedImages, embed_listed, stored_embeddings
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
@@ -24,10 +24,19 @@ from plumbline.digests import digest_file
 from plumbline.encoders.embedding import embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, MetricError
-from plumbline.mitigations.fitting import FittedTexts, fit_text_mitigations
+from plumbline.mitigations.fitting import FittedTexts, fit_text_mitigations, judge_retrieval
+from plumbline.mitigations.retrieval import Retrieval, chosen_images
 from plumbline.mitigations.settings import METHODS, Method, words_digest
 from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
-from plumbline.mitigations.training_rows import TrainingRows, judged_rows, label_captions, training_rows
+from plumbline.mitigations.training_rows import (
+    ImageTextPairs,
+    TrainingRows,
+    captioned_images,
+    image_text_pairs,
+    judged_rows,
+    label_captions,
+    training_rows,
+)
 from plumbline.recording import unrecorded
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
@@ -73,6 +82,7 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
             lake=workspace.lake,
             fits=dg.MetadataValue.json(shown),
             absent=dg.MetadataValue.json(fits.absent),
+            retrieval_absent=dg.MetadataValue.json({name: one.absent for name, one in fits.retrieval.items()}),
             last_losses=dg.MetadataValue.json(last),
         )
 
@@ -128,8 +138,9 @@ class _Bench:
             seed=workspace.audit.statistics.seed,
             store=workspace.training,
             file=self._file,
+            pairs=self._pairs,
         )
-        return fit_text_mitigations(
+        fits = fit_text_mitigations(
             settings_of,
             context,
             records=self.records,
@@ -139,6 +150,42 @@ class _Bench:
             progress_of=lambda name: progress_of(f"{where}: training {name}"),
             where=where,
         )
+        judging = workspace.audit.retrieval.datasets if fits.fits else ()
+        return replace(fits, retrieval={pairs: self._retrieval(fits, context, pairs) for pairs in judging})
+
+    def _retrieval(self, fits: FittedTexts, context: FitContext, dataset: str) -> Retrieval:
+        """Judge fits by the pairs of a dataset that are not of its training split."""
+        audit = self.stored.workspace.audit
+        captioned = self._captioned(dataset, training=False)
+        if captioned.is_empty():
+            raise MetricError(
+                "there are no image-text pairs to judge retrieval by",
+                where=dataset,
+                found="the training split alone",
+                expected="another split, such as COCO's val",
+                hint=f"leave `{dataset}` out of `retrieval.datasets`",
+            )
+        chosen = chosen_images(captioned, most=audit.retrieval.images, seed=audit.statistics.seed)
+        return judge_retrieval(fits.fits, context, self._embedded(dataset, chosen))
+
+    def _pairs(self, dataset: str) -> ImageTextPairs:
+        """Return the image-text pairs of a dataset that may be trained on."""
+        return self._embedded(dataset, self._captioned(dataset, training=True))
+
+    def _captioned(self, dataset: str, *, training: bool) -> pl.DataFrame:
+        workspace = self.stored.workspace
+        with unrecorded():
+            require_passed(workspace, dataset, of=("records",))
+        recorded = workspace.lake.require("records", partition=dataset)
+        return captioned_images(workspace.lake.read_table("records", manifest=recorded), training=training)
+
+    def _embedded(self, dataset: str, captioned: pl.DataFrame) -> ImageTextPairs:
+        """Embed each image of some pairs once, through the shared cache."""
+        distinct = captioned.unique("image_id", keep="first", maintain_order=True)
+        root = self.stored.workspace.dataset_root(dataset)
+        listed = ListedImages([root / path for path in distinct["path"]], distinct["image_id"].to_list(), "")
+        embedded = embed_listed(self.stored.workspace, self.encoder, dataset, listed)
+        return image_text_pairs(captioned, embedded.array)
 
     def _file(self, path: str) -> Path:
         """Return where a file of given parameters is; its content counts."""

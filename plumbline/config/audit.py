@@ -21,6 +21,7 @@ from plumbline.config.entries import (
     Generation,
     Language,
     LvlmEntry,
+    Retrieval,
     Statistics,
     Storage,
     Thresholds,
@@ -29,6 +30,7 @@ from plumbline.config.entries import (
 from plumbline.config.parts import Part, suggestion, unfit
 from plumbline.config.values import SLUG, Margin, MetricName, MitigationId, Slug
 from plumbline.datasets.records import Declaration
+from plumbline.datasets.registry import IMAGE_TEXT_PAIRS
 from plumbline.digests import digest_json
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
@@ -56,6 +58,8 @@ class Audit(Part):
     """intervals, tests, seed"""
     mitigations: dict[MitigationId, AnyMitigation] = DEFAULT_MITIGATIONS
     """what is tried, by an id of yours; `{}` tries nothing"""
+    retrieval: Retrieval = Retrieval()
+    """image-text pairs by which what is tried is judged too"""
     thresholds: Thresholds = Thresholds()
     """limits of the checks"""
     equivalence: dict[MetricName, Margin] = Field(default_factory=dict)
@@ -99,7 +103,8 @@ class Audit(Part):
 
     def rectangle(self, entry: AuditEntry) -> list[tuple[str, str]]:
         """Return the (dataset, encoder) that an entry asks something of."""
-        datasets = self.datasets if entry.datasets == "all" else entry.datasets
+        labelled = [name for name, dataset in self.datasets.items() if dataset.reader not in IMAGE_TEXT_PAIRS]
+        datasets = labelled if entry.datasets == "all" else entry.datasets
         encoders = self.encoders if entry.encoders == "all" else entry.encoders
         return [(dataset, encoder) for dataset in datasets for encoder in encoders]
 
@@ -168,6 +173,13 @@ class Audit(Part):
         )
 
     @cached_property
+    def pair_datasets(self) -> tuple[str, ...]:
+        """Return the datasets of image-text pairs that mitigations of this audit are trained on or judged by."""
+        tried = dict.fromkeys(name for names in self.mitigated.values() for name in names)
+        trained_on = (dataset for name in tried for _, dataset in self.mitigations[name].pair_datasets)
+        return tuple(dict.fromkeys((*trained_on, *(self.retrieval.datasets if tried else ()))))
+
+    @cached_property
     def base_llms(self) -> dict[str, tuple[str, ...]]:
         """Return language model -> the models that were built on it."""
         built = {name: entry.base_llm for name, entry in self.lvlms.items() if entry.base_llm is not None}
@@ -219,6 +231,11 @@ class Audit(Part):
 
     @cached_property
     def used_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that a model is audited on, and those of pairs that its mitigations use."""
+        return tuple(dict.fromkeys((*self.audited_datasets, *self.pair_datasets)))
+
+    @cached_property
+    def audited_datasets(self) -> tuple[str, ...]:
         """Return the datasets that an encoder or a generative model is audited on."""
         of_encoders = (dataset for dataset, _ in self.cells)
         return tuple(dict.fromkeys((*of_encoders, *self.asked_datasets)))
@@ -307,7 +324,8 @@ def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
     """Return the errors between parts that are valid by themselves."""
     mistakes = [*_empty_choices(audit), *_undefined_names(audit), *_models_alike(audit)]
     # Cells are made of defined names only.
-    return mistakes or [*_unfit_datasets(audit), *_composites_alone(audit), *_unfit_fits(audit)]
+    checks = (_unfit_datasets, _composites_alone, _unfit_fits, _pairs_without_captions)
+    return mistakes or [mistake for check in checks for mistake in check(audit)]
 
 
 def _empty_choices(audit: Audit) -> Iterator[InitErrorDetails]:
@@ -338,8 +356,10 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
                 for j, name in enumerate(() if names == "all" else names):
                     yield (key, i, part, j), name, defined[part]
     for name, settings in audit.mitigations.items():
-        for key, dataset in settings.fitted_on_datasets:
+        for key, dataset in (*settings.fitted_on_datasets, *settings.pair_datasets):
             yield ("mitigations", name, key), dataset, defined["datasets"]
+    for i, dataset in enumerate(audit.retrieval.datasets):
+        yield ("retrieval", "datasets", i), dataset, defined["datasets"]
     for name, entry in audit.lvlms.items():
         if entry.base_llm:
             yield ("lvlms", name, "base_llm"), entry.base_llm, defined["lvlms"]
@@ -394,6 +414,21 @@ def _unfit_fits(audit: Audit) -> Iterator[InitErrorDetails]:
                         f"an entry that asks {', '.join(dict.fromkeys(lacking))} something about `{dataset}` too: this "
                         "mitigation is fitted on its images",
                     )
+
+
+def _pairs_without_captions(audit: Audit) -> Iterator[InitErrorDetails]:
+    """Report datasets that are named as image-text pairs and have no captions of their own."""
+    named: list[tuple[tuple[str | int, ...], str]] = [
+        (("mitigations", name, key), dataset)
+        for name, settings in audit.mitigations.items()
+        for key, dataset in settings.pair_datasets
+    ]
+    named += [(("retrieval", "datasets", i), dataset) for i, dataset in enumerate(audit.retrieval.datasets)]
+    having = [name for name, declared in audit.declarations.items() if declared.captions]
+    for location, dataset in named:
+        if dataset not in having:
+            expected = f"a dataset whose images have captions of their own: {', '.join(having) or 'none here has'}"
+            yield unfit(location, dataset, expected)
 
 
 def _composites_alone(audit: Audit) -> Iterator[InitErrorDetails]:

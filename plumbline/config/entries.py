@@ -21,6 +21,7 @@ from plumbline.config.values import (
     FilterName,
     InstructionName,
     PromptName,
+    PublishedName,
     ReaderName,
     Root,
     Shares,
@@ -58,8 +59,8 @@ class DatasetEntry(Part):
     """in place of `thresholds.quarantine_rate`, as for a list with dead links"""
     map: ColumnMap | None = None
     """for the readers `folder`, `listing` and `counts`: which column of the table is what"""
-    published: ReaderName | None = None
-    """the published dataset that a `listing` or `counts` is of: what papers print of it is compared"""
+    published: PublishedName | None = None
+    """the published dataset that a `listing`, `counts` or `img2dataset` is of: what papers print of it is compared"""
 
     @model_validator(mode="after")
     def _map_fits(self) -> DatasetEntry:
@@ -69,8 +70,8 @@ class DatasetEntry(Part):
             raise ValueError("`map.path` with the readers folder and listing; a table of counts has no images to name")
         if self.map is not None and self.map.total is not None and self.reader != "counts":
             raise ValueError("`map.total` with the reader counts alone")
-        if self.published is not None and self.reader not in ("listing", "counts"):
-            raise ValueError("`published` with the readers listing and counts alone")
+        if self.published is not None and self.reader not in ("listing", "counts", "img2dataset"):
+            raise ValueError("`published` with the readers listing, counts and img2dataset alone")
         return self
 
     @model_validator(mode="after")
@@ -164,11 +165,22 @@ class AuditEntry(Part):
     encoders: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `encoders`"""
     datasets: Literal["all"] | tuple[Slug, ...] = "all"
-    """ids of `datasets`"""
+    """ids of `datasets`; all but image-text pairs when absent"""
     suites: SuiteNames = tuple(name for name in AUDITED_SUITES if name not in VARIANT_OF)
     """what is asked; when absent all that the encoder and the dataset can answer, other readings of a suite left out"""
     mitigations: Literal["all"] | tuple[Slug, ...] = "all"
     """ids of `mitigations`; none are tried where the list is empty"""
+
+
+class Retrieval(Part):
+    """Image-text pairs by which mitigations of texts are judged: what recall they cost, on images they never saw."""
+
+    datasets: tuple[Slug, ...] = ()
+    """ids of `datasets` whose images have captions; the training split is left out"""
+    k: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 5, 10), min_length=1)
+    """recall among so many best"""
+    images: int = Field(default=5000, ge=2)
+    """at most so many images of each, drawn by the seed"""
 
 
 class Storage(Part):

@@ -81,9 +81,9 @@ class Run:
         condition = str(cell.get("condition"))
         if condition in self._mitigations:
             settings = self._mitigations[condition]
-            fitted_on, given = settings.get("fit_on", dataset), "from" in settings
-            trained = {} if given else {"fit_on": self.datasets.get(fitted_on, fitted_on), "pairs": "labels"}
-            return {**settings, **trained, "artefacts": "given" if given else "own"}
+            given = "from" in settings
+            trained_on = {} if given else self._trained_on(settings, dataset)
+            return {**settings, **trained_on, "artefacts": "given" if given else "own"}
         if cell.get("suite") != GENERATION:
             return {}
         decoding = {**self.audit.generation.decoding.said, **self.audit.lvlms[model].decoding.said}
@@ -96,6 +96,15 @@ class Run:
             "max_new_tokens": decoding.get("max_new_tokens", 512),
             "seeds": len(seeds),
             "sets": "a sample" if sampled else "all",
+        }
+
+    def _trained_on(self, settings: Mapping[str, Any], dataset: str) -> dict[str, str]:
+        pairs, fitted_on = settings.get("pairs"), settings.get("fit_on", dataset)
+        if settings["method"] == "saner" and pairs is not None:  # it reads captions alone
+            return {"pairs": self.datasets.get(pairs, pairs)}
+        return {
+            "fit_on": self.datasets.get(fitted_on, fitted_on),
+            "pairs": "labels" if pairs is None else self.datasets.get(pairs, pairs),
         }
 
     def why_not(self, model: str, dataset: str, cell: Mapping[str, Any]) -> str | None:

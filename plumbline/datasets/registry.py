@@ -28,6 +28,10 @@ MAPPED = ("folder", "listing", "counts")
 """The readers that take a column map."""
 
 
+IMAGE_TEXT_PAIRS = ("coco", "img2dataset")
+"""The readers of pictures with captions and without labels: to train on, and to judge retrieval by."""
+
+
 def reader_names() -> tuple[str, ...]:
     """Return the names that `reader_for` knows."""
     return tuple(READERS)

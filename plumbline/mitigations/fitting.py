@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from plumbline.errors import EncodingError, MetricError, StorageError
 from plumbline.mitigations.registry import apply_text_mitigation
+from plumbline.mitigations.retrieval import Places, Retrieval, places
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 from plumbline.mitigations.training import Progress
-from plumbline.mitigations.training_rows import judged_rows
+from plumbline.mitigations.training_rows import ImageTextPairs, judged_rows
 
 _NOTHING = np.zeros((0, 0), np.float32)
 
@@ -35,6 +36,8 @@ class FittedTexts:
         The mitigated features, by id.
     absent : mapping of str to str
         What could not be fitted here, with the reason.
+    retrieval : mapping of str to Retrieval
+        By dataset of image-text pairs on which the fits are judged.
     """
 
     texts: tuple[str, ...] = ()
@@ -42,6 +45,7 @@ class FittedTexts:
     fits: Mapping[str, FittedMitigation] = field(default_factory=dict)
     features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    retrieval: Mapping[str, Retrieval] = field(default_factory=dict)
 
 
 def fit_text_mitigations(
@@ -109,3 +113,23 @@ def fit_text_mitigations(
         else:
             fits[name], mitigated[name] = fitted, changed
     return FittedTexts(tuple(texts), features, fits, mitigated, absent)
+
+
+def judge_retrieval(fits: Mapping[str, FittedMitigation], context: FitContext, pairs: ImageTextPairs) -> Retrieval:
+    """Let pairs find each other, by the encoder as it is and under each fitted mitigation.
+
+    A mitigation that was trained on one of the images is not judged by them, nor one that a caption leaves no room for.
+    """
+    texts = tuple(dict.fromkeys(pairs.captions))
+    features, known = context.embed(texts), set(pairs.image_ids)
+    after: dict[str, Places] = {}
+    absent: dict[str, str] = {}
+    for name, fitted in fits.items():
+        if seen := known.intersection(fitted.train_ids):
+            absent[name] = f"it was trained on {len(seen)} of the {len(known)} images"
+            continue
+        try:
+            after[name] = places(pairs, texts, apply_text_mitigation(fitted, context.encoder, texts, features))
+        except (MetricError, EncodingError) as error:
+            absent[name] = error.what
+    return Retrieval(places(pairs, texts, features), after, absent)

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from plumbline.catalog.suites import TASKS, all_texts, load_suite
 from plumbline.catalog.word_lists import load_sensitive_queries
 from plumbline.digests import digest_bytes, digest_json, digest_sequence
 from plumbline.encoders.encoder import PromptedEncoder
 from plumbline.encoders.families import require
-from plumbline.errors import MetricError
+from plumbline.errors import EncodingError, MetricError
 from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
 from plumbline.mitigations.training import Descent, train
-from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.mitigations.training_rows import ImageTextPairs, TrainingRows
 from plumbline.statistics.seeds import generator
 
 if TYPE_CHECKING:
@@ -63,6 +63,19 @@ class PromptArraySettings(TrainedMitigationSettings):
     before: Literal["all", "queries"] = "all"
     """all: the tokens stand before captions too; queries: before prompts of suites and sensitive queries alone"""
 
+    @model_validator(mode="after")
+    def _pairs_have_a_term(self) -> PromptArraySettings:
+        if self.pairs is not None and self.variant == "released":
+            raise ValueError("`pairs` with the variant adversarial alone: released has no image-text term")
+        return self
+
+    @property
+    def trained_on(self) -> str:
+        """Return what it is fitted on, in words."""
+        faces = f"faces of {self.fit_on or 'the judged dataset'} labelled by {self.attribute}"
+        texts = f"as many image-text pairs of {self.pairs}" if self.pairs else "captions made of their labels"
+        return super().trained_on or f"{faces}, and {texts}"
+
     def fit(self, context: FitContext) -> FittedMitigation:
         """Train a prompt array on an encoder's device.
 
@@ -74,6 +87,8 @@ class PromptArraySettings(TrainedMitigationSettings):
 
         The texts that it is trained on are `plumbline.catalog.word_lists` and the rows' captions; no
         sensitive query is a prompt of a suite, unless `queries` says so, as section 3.5 of Data Matters Most reads.
+        With `pairs`, the contrastive term is over as many image-text pairs as there are rows, drawn by the seed
+        (section 3.6: all of FairFace's training rows, and as many pairs); the rows' captions are not used.
 
         Equal seeds give equal bytes on one kind of device.
 
@@ -91,8 +106,11 @@ class PromptArraySettings(TrainedMitigationSettings):
         require(encoder.family, _METHOD.needs, _METHOD.title)
         if self.from_ is not None:
             return self._given(encoder, context.file(self.from_), described)
-        rows, pairs = context.rows(self.attribute, self.fit_on), load_sensitive_queries().pairs
+        rows, words = context.rows(self.attribute, self.fit_on), load_sensitive_queries().pairs
         queries = load_sensitive_queries().texts if self.queries == "own" else audited_queries()
+        paired = None
+        if self.pairs is not None:
+            paired = context.pairs(self.pairs).as_many_as(len(rows.labels), seed=context.seed)
         key = digest_json(
             {
                 "method": [_METHOD.name, _METHOD.version],
@@ -105,19 +123,21 @@ class PromptArraySettings(TrainedMitigationSettings):
                 "groups": list(rows.groups),
                 "labels": digest_bytes(rows.labels.astype("<i8").tobytes()),
                 "captions": digest_sequence(rows.captions),
+                **({} if paired is None else {"pairs": paired.digest}),
             }
         )
         run = partial(train, seed=context.seed, key=key, store=context.store, progress=context.progress)
         if self.variant == "released":
-            added = AddedVectors(encoder, rows.images, pairs, seed=context.seed)
+            added = AddedVectors(encoder, rows.images, words, seed=context.seed)
             losses = run(added, rows=RELEASED_STEPS * RELEASED_BATCH, batch=RELEASED_BATCH, epochs=1)
             parameters = added.descent.values()
         else:
             _require_turns(len(rows.labels), self)
-            learned = LearnedTokens(encoder, rows, self, queries, seed=context.seed)
+            learned = LearnedTokens(encoder, rows, self, queries, seed=context.seed, pairs=paired)
             losses = run(learned, rows=len(rows.labels), batch=self.batch, epochs=self.epochs)
             parameters = learned.tokens.values()
-        return FittedMitigation(described | {"seed": context.seed}, parameters, key, losses, rows.image_ids)
+        train_ids = rows.image_ids + (() if paired is None else paired.image_ids)
+        return FittedMitigation(described | {"seed": context.seed}, parameters, key, losses, train_ids)
 
     def _given(self, encoder: PromptedEncoder, path: Path, described: dict[str, Any]) -> FittedMitigation:
         """Return tokens, or vectors of the variant `released`, that others have learned."""
@@ -289,6 +309,9 @@ class LearnedTokens:
         The sensitive queries.
     seed : int
         Of the adversary's first weights.
+    pairs : ImageTextPairs, optional
+        As many as rows: L_ITC is then over the pair at the place of each row of the batch. A caption that leaves no
+        room for the tokens is cut at its end.
     """
 
     def __init__(
@@ -299,15 +322,21 @@ class LearnedTokens:
         queries: Sequence[str],
         *,
         seed: int,
+        pairs: ImageTextPairs | None = None,
     ) -> None:
         import torch
 
         self._encoder, self._settings = encoder, settings
         self._queries, self._captions = list(queries), rows.captions
-        self._images = _unit(torch.tensor(rows.images, device=encoder.device))
+        self._images = self._pictured = _unit(torch.tensor(rows.images, device=encoder.device))
+        self._image_of = torch.arange(len(rows.labels), device=encoder.device)
         self._labels = torch.tensor(rows.labels, device=encoder.device)
         self._adversary = new_adversary(len(queries), len(rows.groups), seed=seed, device=encoder.device)
         self._tokens = initial_tokens(encoder, settings.tokens).requires_grad_()
+        if pairs is not None:
+            self._captions = with_room(encoder, pairs.captions, self._tokens.detach())
+            self._pictured = _unit(torch.tensor(pairs.images, device=encoder.device))
+            self._image_of = torch.tensor(pairs.image_of, device=encoder.device)
         self.tokens = Descent({"tokens": self._tokens}, settings.learning_rate)
         named = {f"adversary.{name}": tensor for name, tensor in self._adversary.named_parameters()}
         self.adversary = Descent(named, settings.adversary_learning_rate)
@@ -366,7 +395,7 @@ class LearnedTokens:
         import torch
         from torch.nn.functional import cross_entropy
 
-        logits = self._encoder.logit_scale * self._images[batch] @ captions.T
+        logits = self._encoder.logit_scale * self._pictured[self._image_of[batch]] @ captions.T
         targets = torch.arange(len(batch), device=logits.device)
         return (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2
 
@@ -375,6 +404,32 @@ def initial_tokens(encoder: PromptedEncoder, count: int) -> torch.Tensor:
     """Return (count, w) float32 embeddings of `INITIAL_WORD`, its tokens in turn until there are enough."""
     vectors = encoder.token_vectors(INITIAL_WORD).float()
     return vectors.repeat(-(-count // len(vectors)), 1)[:count].clone()
+
+
+def with_room(encoder: PromptedEncoder, captions: Sequence[str], tokens: torch.Tensor) -> tuple[str, ...]:
+    """Return captions that leave room for tokens: of one that is too long, words at the end go, a quarter at a time."""
+    import torch
+
+    def fits(texts: Sequence[str]) -> bool:
+        try:
+            with torch.no_grad():
+                encoder.differentiable_texts(texts, tokens)
+        except EncodingError:
+            if len(texts) == 1 and len(texts[0].split()) < 2:
+                raise
+            return False
+        return True
+
+    def cut(text: str) -> str:
+        while not fits([text]):
+            words = text.split()
+            text = " ".join(words[: min(len(words) - 1, 3 * len(words) // 4)])
+        return text
+
+    distinct = list(dict.fromkeys(captions))
+    batches = [distinct[i : i + _TEXTS_AT_ONCE] for i in range(0, len(distinct), _TEXTS_AT_ONCE)]
+    known = {text: text if fit else cut(text) for batch in batches for fit in [fits(batch)] for text in batch}
+    return tuple(known[caption] for caption in captions)
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:

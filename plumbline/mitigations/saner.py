@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from plumbline.catalog.suites import all_texts
 from plumbline.catalog.word_lists import attribute_words, neutral_captions, person_words
@@ -61,8 +61,17 @@ class SanerSettings(TrainedMitigationSettings):
     variant: Literal["trained", "released"] = "trained"
     """released: Adam 1e-4, 2 epochs, seven variants, one caption"""
 
+    @property
+    def trained_on(self) -> str:
+        """Return what it is fitted on, in words."""
+        own = f"captions of {self.fit_on or 'the judged dataset'}, its own or made of labels"
+        return super().trained_on or (f"captions of {self.pairs} that name a person; no labels" if self.pairs else own)
+
     def fit(self, context: FitContext) -> FittedMitigation:
-        """Train the layer on the neutralised captions of a training split; labels are not used.
+        """Train the layer on neutralised captions; labels are not used, and need not be there.
+
+        The captions are those of a training split, or with `pairs` those of image-text pairs that name a person (Hirota
+        et al. 2025, section 4.1: the part of COCO whose captions do).
 
         Minimises α·L_deb + β·L_recon + γ·L_cont, see `plumbline.mitigations.saner.losses`, by Adam, from a
         layer that changes nothing. Each distinct text is embedded once, by the encoder as it is. On a CPU the
@@ -87,7 +96,7 @@ class SanerSettings(TrainedMitigationSettings):
         require(encoder.family, method.needs, method.title)
         if self.from_ is not None:
             return self._given(encoder, context.file(self.from_))
-        rows = context.rows(self.attribute, self.fit_on, labelled=False)
+        rows = self._rows(context)
         settings = self.model_copy(update=_RELEASED) if self.variant == "released" else self
         texts, pattern = _training_texts(rows, settings), specific_pattern(settings.attribute)
         described = settings.model_dump(mode="json") | {"seed": context.seed, "specific_pattern": pattern}
@@ -108,8 +117,24 @@ class SanerSettings(TrainedMitigationSettings):
             layer, rows=len(texts.rows) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
             seed=context.seed, key=key, store=context.store, progress=context.progress,
         )  # fmt: skip
-        train_ids = tuple(rows.image_ids[row] for row in texts.rows)
+        train_ids = tuple(dict.fromkeys(rows.image_ids[row] for row in texts.rows))
         return FittedMitigation(described, layer.descent.values(), key, losses, train_ids)
+
+    @model_validator(mode="after")
+    def _captions_are_of_one_dataset(self) -> SanerSettings:
+        if self.pairs is not None and self.fit_on is not None:
+            raise ValueError("`fit_on` or `pairs`: SANER reads captions alone, of one dataset")
+        return self
+
+    def _rows(self, context: FitContext) -> TrainingRows:
+        """Return images with captions: of a training split, or those image-text pairs whose caption is of a person."""
+        if self.pairs is None:
+            return context.rows(self.attribute, self.fit_on, labelled=False)
+        pairs = context.pairs(self.pairs)
+        of_persons = np.flatnonzero([names_person(caption) for caption in pairs.captions])
+        if not len(of_persons):
+            raise MetricError("no caption names a person", found=f"{len(pairs.captions)} captions of `{self.pairs}`")
+        return pairs.taken(of_persons).rows()
 
     def _given(self, encoder: DualEncoder, path: Path) -> FittedMitigation:
         """Return a layer that others have trained."""
@@ -265,6 +290,13 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
             variant = _with_article(variant[:place], f"{word} {variant[place:]}")
         texts.append(variant.strip())
     return tuple(texts)
+
+
+def names_person(text: str) -> bool:
+    """Return whether a text has a word for a person, or a label of any attribute: `a surfer on a wave` has one."""
+    return bool(re.search(_persons(), text)) or any(
+        not is_neutral(text, attribute) for attribute in get_args(Attribute)
+    )
 
 
 def _any(words: Iterable[str]) -> str:

@@ -26,9 +26,19 @@ class MitigationSettings(Part):
         return ()
 
     @property
+    def pair_datasets(self) -> tuple[tuple[str, str], ...]:
+        """Return key and id of each dataset whose image-text pairs it is trained on."""
+        return ()
+
+    @property
     def datasets(self) -> tuple[str, ...]:
-        """Return the ids of these datasets."""
-        return tuple(dataset for _, dataset in self.fitted_on_datasets)
+        """Return the ids of all these datasets."""
+        return tuple(dataset for _, dataset in (*self.fitted_on_datasets, *self.pair_datasets))
+
+    @property
+    def trained_on(self) -> str:
+        """Return what it is fitted on, in words; empty where nothing is."""
+        return ""
 
     @property
     def leaking(self) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from plumbline.encoders.encoder import DualEncoder
+from plumbline.errors import MetricError
 from plumbline.mitigations.settings import MitigationSettings
 from plumbline.mitigations.training import Progress
-from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.mitigations.training_rows import ImageTextPairs, TrainingRows
 from plumbline.storage import ShardCache
 
 
@@ -61,6 +62,14 @@ class RowsOf(Protocol):
         """Return the rows that have a label of an attribute; with `labelled` false those without any label too."""
 
 
+PairsOf = Callable[[str], ImageTextPairs]
+"""Id of a dataset -> its image-text pairs that may be trained on; MetricError where there are none."""
+
+
+def _no_pairs(dataset: str) -> ImageTextPairs:
+    raise MetricError("there are no image-text pairs here", found=dataset)
+
+
 @dataclass(frozen=True)
 class FitContext:
     """What fitting a mitigation of texts may use.
@@ -78,6 +87,8 @@ class FitContext:
     progress : callable or None
     file : callable
         Path of a file that the audit file names, from what stands there.
+    pairs : callable
+        See `PairsOf`.
     """
 
     encoder: DualEncoder
@@ -87,6 +98,7 @@ class FitContext:
     store: ShardCache | None = None
     progress: Progress | None = None
     file: Callable[[str], Path] = Path
+    pairs: PairsOf = _no_pairs
 
 
 class TextMitigationSettings(MitigationSettings):
@@ -96,6 +108,11 @@ class TextMitigationSettings(MitigationSettings):
 
     from_: str | None = Field(default=None, alias="from")
     """a safetensors file of parameters that others have fitted; relative paths start at the checkout"""
+
+    @property
+    def trained_on(self) -> str:
+        """Return what it is fitted on, in words; empty where nothing is."""
+        return "" if self.from_ is None else f"by others: parameters of {self.from_}"
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Fit the mitigation with these settings.
@@ -123,7 +140,21 @@ class TrainedMitigationSettings(TextMitigationSettings):
     fit_on: str | None = None
     """id of the dataset that it is fitted on; the one that it is judged on when absent"""
 
+    pairs: str | None = None
+    """id of a dataset of image-text pairs, such as COCO or LAION; when absent captions are made of labels"""
+
     @property
     def fitted_on_datasets(self) -> tuple[tuple[str, str], ...]:
         """Return key and id of each dataset that it is fitted on in place of the one that it is judged on."""
         return () if self.fit_on is None else (("fit_on", self.fit_on),)
+
+    @property
+    def pair_datasets(self) -> tuple[tuple[str, str], ...]:
+        """Return key and id of the dataset whose image-text pairs it is trained on, if any."""
+        return () if self.pairs is None else (("pairs", self.pairs),)
+
+    @model_serializer(mode="wrap")
+    def _as_before_without_pairs(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the key out where it says nothing: what was trained before it existed is found again."""
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if key != "pairs" or value is not None}

@@ -9,8 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.suites import with_article
+from plumbline.digests import digest_bytes, digest_sequence
 from plumbline.errors import MetricError
 from plumbline.statistics.groups import label_codes
+from plumbline.statistics.seeds import generator
 
 _NOUNS = {"man": "man", "woman": "woman"}
 _AGES = {
@@ -144,6 +146,105 @@ def _chosen(
         captions=label_captions(chosen),
         image_ids=tuple(chosen["image_id"].to_list()),
     )
+
+
+@dataclass(frozen=True)
+class ImageTextPairs:
+    """Captions with the images that they are of; several captions may be of one image, and nobody is labelled.
+
+    Attributes
+    ----------
+    images : (n, d) float32
+        Embeddings of distinct images as the encoder gives them.
+    image_ids : tuple of str
+        Length n.
+    captions : tuple of str
+        Length m.
+    image_of : (m,) int64
+        Position of each caption's image.
+    """
+
+    images: NDArray[np.float32]
+    image_ids: tuple[str, ...]
+    captions: tuple[str, ...]
+    image_of: NDArray[np.int64]
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of images and captions."""
+        whose = [self.image_ids[i] for i in self.image_of]
+        return digest_sequence([digest_bytes(self.images.astype("<f4").tobytes()), *whose, *self.captions])
+
+    def taken(self, rows: NDArray[np.int64]) -> ImageTextPairs:
+        """Return some of the m pairs, with the images of these alone."""
+        used, image_of = np.unique(self.image_of[rows], return_inverse=True)
+        ids, captions = (self.image_ids[i] for i in used), (self.captions[row] for row in rows)
+        return ImageTextPairs(self.images[used], tuple(ids), tuple(captions), image_of.astype(np.int64))
+
+    def as_many_as(self, number: int, *, seed: int) -> ImageTextPairs:
+        """Return a number of pairs, drawn without replacement; where there are fewer, they come again in turn."""
+        drawn = generator(seed, "image_text_pairs").permutation(len(self.captions))
+        return self.taken(np.resize(drawn, number).astype(np.int64))
+
+    def rows(self) -> TrainingRows:
+        """Return a training row for each pair, all of one group."""
+        return TrainingRows(
+            images=self.images[self.image_of],
+            groups=("all",),
+            labels=np.zeros(len(self.captions), np.int64),
+            captions=self.captions,
+            image_ids=tuple(self.image_ids[i] for i in self.image_of),
+        )
+
+
+def captioned_images(records: pl.DataFrame, *, training: bool) -> pl.DataFrame:
+    """Return the rows of a dataset that have a caption of their own and are of the training split, or are not.
+
+    Parameters
+    ----------
+    training : bool
+        Which. Of a dataset that says no split it is everything, either way: who judges by it must ask what was trained
+        on.
+
+    Raises
+    ------
+    MetricError
+        If there is no caption at all, or training is asked of a dataset whose splits are others.
+    """
+    captioned = records.filter(pl.col("caption").is_not_null())
+    if captioned.is_empty():
+        raise MetricError(
+            "a dataset of image-text pairs has no captions",
+            found=f"{records.height} images",
+            expected="records with a `caption`",
+        )
+    train = is_training_row(captioned)
+    if captioned["split"].null_count() == captioned.height:
+        train = np.full(captioned.height, training)
+    chosen = captioned.filter(pl.Series(train == training))
+    if training and chosen.is_empty():
+        raise MetricError(
+            "there are no image-text pairs to train on",
+            found=", ".join(captioned["split"].drop_nulls().unique().sort()),
+            expected=f"rows with split `{TRAIN}`, or no splits",
+        )
+    return chosen
+
+
+def image_text_pairs(captioned: pl.DataFrame, images: NDArray[np.float32]) -> ImageTextPairs:
+    """Return the pairs of some records.
+
+    Parameters
+    ----------
+    captioned : DataFrame
+        From `captioned_images`: m rows.
+    images : (n, d) float32
+        Of its distinct images, in the order in which they come first.
+    """
+    ids = captioned["image_id"].unique(maintain_order=True)
+    position = dict(zip(ids, range(len(ids))))
+    image_of = np.array([position[image_id] for image_id in captioned["image_id"]], dtype=np.int64)
+    return ImageTextPairs(images, tuple(ids), tuple(captioned["caption"]), image_of)
 
 
 def judged_rows(records: pl.DataFrame) -> pl.Series:

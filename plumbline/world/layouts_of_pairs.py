@@ -23,14 +23,15 @@ from plumbline.world.layouts import bad_contents, entry, put, write_bad_files, w
 def draw_captions(attributes: pl.DataFrame, rng: np.random.Generator, *, each: int) -> list[list[str]]:
     """Return `each` captions of every face: who is shown, and what they are said to be doing.
 
-    Who is shown is true; what they do is drawn, since faces show nothing of it.
+    The first names race and gender, the others the race alone: what SANER changes. What they do is drawn, since faces
+    show nothing of it.
     """
     activities = entry("coco")["activities"]
     captions = []
     for race, gender in attributes.select("race", "gender").iter_rows():
-        person = with_article(f"{race.replace('_', ' ')} {gender}")
         doing = rng.choice(len(activities), each, replace=False)
-        captions.append([f"{person} {activities[i]}" for i in doing])
+        persons = [with_article(f"{race.replace('_', ' ')} {noun}") for noun in (gender, *["person"] * (each - 1))]
+        captions.append([f"{person} {activities[i]}" for person, i in zip(persons, doing)])
     return captions
 
 

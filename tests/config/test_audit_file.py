@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from plumbline.config.file import read_audit
-from plumbline.datasets.registry import reader_names
+from plumbline.datasets.registry import IMAGE_TEXT_PAIRS, reader_names
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS
 from plumbline.world.folders import KINDS
@@ -249,7 +249,9 @@ def test_the_digest_is_of_what_is_computed_not_of_where_it_is_kept(tmp_path):
 
 def test_every_dataset_and_every_family_is_in_the_shipped_audit():
     audit = read_audit(SHIPPED)
-    assert {dataset for dataset, _ in audit.cells} == set(audit.datasets)
+    assert set(audit.used_datasets) == set(audit.datasets)
+    assert {audit.datasets[name].reader for name in audit.pair_datasets} == set(IMAGE_TEXT_PAIRS)
+    assert set(audit.audited_datasets) == set(audit.datasets) - set(audit.pair_datasets)
     assert {model for _, model in audit.cells} == set(audit.encoders)
     assert {entry.root.removeprefix("planted:") for entry in audit.datasets.values()} == set(KINDS)
     assert {entry.reader for entry in audit.datasets.values()} == set(reader_names()) - {"counts", "listing"}

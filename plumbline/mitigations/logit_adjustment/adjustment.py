@@ -54,6 +54,11 @@ class LogitAdjustmentSettings(MitigationSettings):
     """also try N of 10 to 200 and learning rates of 0.001 to 0.1, for a table"""
 
     @property
+    def trained_on(self) -> str:
+        """Return what it is fitted on, in words."""
+        return f"{self.per_class} images of each class of the judged dataset, which it is not judged on"
+
+    @property
     def leaking(self) -> bool:
         """Return whether the choice of the factors uses test labels."""
         return self.selection == "released"
