@@ -41,11 +41,13 @@ class ListedImages:
 def listed_images(workspace: Workspace, dataset: str) -> ListedImages:
     """Read the accepted images of a dataset from the lake."""
     committed = workspace.lake.require("records", partition=dataset)
-    records, root = workspace.lake.read_table("records", manifest=committed), workspace.dataset_root(dataset)
-    listed = records.select("path", "image_id")
-    return ListedImages(
-        [root / path for path in listed["path"]], listed["image_id"].to_list(), committed.sha256, listed
-    )
+    return as_files(workspace, dataset, workspace.lake.read_table("records", manifest=committed), committed.sha256)
+
+
+def as_files(workspace: Workspace, dataset: str, records: pl.DataFrame, records_sha256: str) -> ListedImages:
+    """Return rows of the records of a dataset as files."""
+    root, listed = workspace.dataset_root(dataset), records.select("path", "image_id")
+    return ListedImages([root / path for path in listed["path"]], listed["image_id"].to_list(), records_sha256, listed)
 
 
 def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:

@@ -29,8 +29,8 @@ def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Commit
         for condition, state in {BEFORE: retrieval.before, **retrieval.after}.items():
             arrays |= {f"{_RETRIEVAL}{pairs}/{condition}/{part}": array for part, array in vars(state).items()}
     about = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in fits.fits.items()}
-    unjudged = {pairs: dict(retrieval.absent) for pairs, retrieval in fits.retrieval.items()}
-    details = {"texts": list(fits.texts), "fits": about, "absent": dict(fits.absent), "retrieval": unjudged}
+    on_pairs = {name: {"absent": dict(each.absent), "digest": each.digest} for name, each in fits.retrieval.items()}
+    details = {"texts": list(fits.texts), "fits": about, "absent": dict(fits.absent), "retrieval": on_pairs}
     return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 
@@ -58,17 +58,17 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
         features={name: arrays[f"{name}/features"] for name in fits},
         absent=committed.details["absent"],
         retrieval={
-            pairs: _retrieval(below(f"{_RETRIEVAL}{pairs}/", arrays), absent)
-            for pairs, absent in committed.details.get("retrieval", {}).items()
+            pairs: _retrieval(below(f"{_RETRIEVAL}{pairs}/", arrays), **told)
+            for pairs, told in committed.details.get("retrieval", {}).items()
         },
     )
 
 
-def _retrieval(arrays: Mapping[str, NDArray[Any]], absent: Mapping[str, str]) -> Retrieval:
+def _retrieval(arrays: Mapping[str, NDArray[Any]], absent: Mapping[str, str], digest: str) -> Retrieval:
     """Return stored places, by condition; those before are there."""
     conditions = dict.fromkeys(key.partition("/")[0] for key in arrays)
     states = {condition: Places(**below(f"{condition}/", arrays)) for condition in conditions}
-    return Retrieval(states.pop(BEFORE), states, absent)
+    return Retrieval(states.pop(BEFORE), states, absent, digest)
 
 
 def below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -54,6 +54,9 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
             confidence=audit.statistics.confidence,
             minimum_group=audit.statistics.min_group,
             leaking=tuple(name for name, settings in audit.mitigations.items() if settings.leaking),
+            trained_on=tuple(
+                (name, what) for name, settings in audit.mitigations.items() if (what := settings.trained_on)
+            ),
         ),
         datasets=tuple(_dataset(workspace, dataset) for dataset in datasets),
         encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),

@@ -13,7 +13,7 @@ from assets.cells import StoredCell, passed_cell
 from assets.checks import must_pass
 from assets.embeddings import StoredPrompts
 from assets.gates import require_passed
-from assets.images import ListedImages, embed_listed, stored_embeddings
+from assets.images import as_files, embed_listed, stored_embeddings
 from assets.mitigation_fits import write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
@@ -156,7 +156,7 @@ class _Bench:
     def _retrieval(self, fits: FittedTexts, context: FitContext, dataset: str) -> Retrieval:
         """Judge fits by the pairs of a dataset that are not of its training split."""
         audit = self.stored.workspace.audit
-        captioned = self._captioned(dataset, training=False)
+        captioned, recorded = self._captioned(dataset, training=False)
         if captioned.is_empty():
             raise MetricError(
                 "there are no image-text pairs to judge retrieval by",
@@ -166,24 +166,25 @@ class _Bench:
                 hint=f"leave `{dataset}` out of `retrieval.datasets`",
             )
         chosen = chosen_images(captioned, most=audit.retrieval.images, seed=audit.statistics.seed)
-        return judge_retrieval(fits.fits, context, self._embedded(dataset, chosen))
+        return judge_retrieval(fits.fits, context, self._embedded(dataset, chosen, recorded))
 
     def _pairs(self, dataset: str) -> ImageTextPairs:
         """Return the image-text pairs of a dataset that may be trained on."""
-        return self._embedded(dataset, self._captioned(dataset, training=True))
+        return self._embedded(dataset, *self._captioned(dataset, training=True))
 
-    def _captioned(self, dataset: str, *, training: bool) -> pl.DataFrame:
+    def _captioned(self, dataset: str, *, training: bool) -> tuple[pl.DataFrame, str]:
+        """Return the captioned rows of a dataset that has passed its checks, and the digest of its records."""
         workspace = self.stored.workspace
         with unrecorded():
             require_passed(workspace, dataset, of=("records",))
         recorded = workspace.lake.require("records", partition=dataset)
-        return captioned_images(workspace.lake.read_table("records", manifest=recorded), training=training)
+        records = workspace.lake.read_table("records", manifest=recorded)
+        return captioned_images(records, training=training), recorded.sha256
 
-    def _embedded(self, dataset: str, captioned: pl.DataFrame) -> ImageTextPairs:
+    def _embedded(self, dataset: str, captioned: pl.DataFrame, records_sha256: str) -> ImageTextPairs:
         """Embed each image of some pairs once, through the shared cache."""
         distinct = captioned.unique("image_id", keep="first", maintain_order=True)
-        root = self.stored.workspace.dataset_root(dataset)
-        listed = ListedImages([root / path for path in distinct["path"]], distinct["image_id"].to_list(), "")
+        listed = as_files(self.stored.workspace, dataset, distinct, records_sha256)
         embedded = embed_listed(self.stored.workspace, self.encoder, dataset, listed)
         return image_text_pairs(captioned, embedded.array)
 

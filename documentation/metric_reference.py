@@ -16,7 +16,9 @@ Generated from the table `plumbline/catalog/metrics.yaml` and the registries `pl
 Names in parentheses within a formula are values of the column `definition`. Undefined is NaN with a reason, never 0.
 How intervals, p and q are made is in [The statistics](../statistics.md). Without an entry of their own are differences
 of these: `macro_accuracy_gain` is `macro_accuracy` after a logit adjustment minus before it, and `bias_transfer` holds
-what every mitigation changes, also in `zero_shot_accuracy`, `retrieval_recall` and `retrieval_r_precision`.
+what every mitigation changes, also in `zero_shot_accuracy`, `retrieval_recall` and `retrieval_r_precision`. Of the
+image-text pairs that an audit names under `retrieval`, `retrieval_recall` is recall@k before and after each mitigation,
+and `retrieval_recall_gain` after minus before (`plumbline.mitigations.retrieval`).
 """
 _EMPTY = {"nan": "has no value (NaN)", "left_out": "is left out"}
 _UNDER = {None: "changes it", "invariant": "changes nothing", "equivariant": "does the same to it"}

@@ -132,4 +132,4 @@ def judge_retrieval(fits: Mapping[str, FittedMitigation], context: FitContext, p
             after[name] = places(pairs, texts, apply_text_mitigation(fitted, context.encoder, texts, features))
         except (MetricError, EncodingError) as error:
             absent[name] = error.what
-    return Retrieval(places(pairs, texts, features), after, absent)
+    return Retrieval(places(pairs, texts, features), after, absent, pairs.digest)

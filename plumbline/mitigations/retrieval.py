@@ -23,6 +23,7 @@ from plumbline.statistics.clusters import cluster_wilson, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.seeds import generator
 
+METRICS = ("retrieval_recall", "retrieval_recall_gain")
 DIRECTIONS = ("image_to_text", "text_to_image")
 
 _AT_ONCE = 16_000_000
@@ -68,11 +69,14 @@ class Retrieval:
         By id of the mitigation.
     absent : mapping of str to str
         Mitigations that are not judged here, with the reason.
+    digest : str
+        Of the images and their captions.
     """
 
     before: Places
     after: Mapping[str, Places] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    digest: str | None = None
 
 
 def chosen_images(captioned: pl.DataFrame, *, most: int, seed: int) -> pl.DataFrame:
@@ -169,6 +173,7 @@ def retrieval_rows(
     told: set[str] = set()
     for pairs, retrieval in retrievals:
         common: Row = {"model": model, "dataset": dataset, "event": pairs, "statistic": "estimate"}
+        common["suite_hash"] = retrieval.digest  # what was asked are the captions
         states = {} if pairs in told else {BEFORE: retrieval.before}
         told.add(pairs)
         for condition, state in (states | dict(retrieval.after)).items():

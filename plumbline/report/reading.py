@@ -87,6 +87,8 @@ class AuditSummary(Reading):
         When the report was made, as text; the report itself never looks at a clock.
     seed, resamples : int
         Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
+    trained_on : tuple of (str, str)
+        Mitigation -> what it was trained on, in words.
     confidence, minimum_group, significance, leaking, scorers, stand_ins : float, int, float, tuple of str
         See `Reading`.
     """
@@ -98,3 +100,4 @@ class AuditSummary(Reading):
     code_version: str
     seed: int
     resamples: int
+    trained_on: tuple[tuple[str, str], ...] = ()

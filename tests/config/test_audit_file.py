@@ -375,6 +375,8 @@ def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
     [
         ({"fit_on": "fairfaces"}, r"key mitigations\.array[\s\S]*did you mean `fairface`"),
         ({"fit_on": "utkface"}, r"key audit\.0\.mitigations\.0[\s\S]*something about `utkface` too"),
+        ({"pairs": "capitons"}, r"key mitigations\.array[\s\S]*did you mean `captions`"),
+        ({"pairs": "utkface"}, r"key mitigations\.array\.pairs[\s\S]*captions of their own: [\s\S]*captions, web"),
     ],
 )
 def test_a_dataset_that_a_mitigation_is_fitted_on_is_one_whose_images_are_embedded(tmp_path, entry, said):

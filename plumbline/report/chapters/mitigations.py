@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
+from plumbline.mitigations.retrieval import METRICS
 from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import Chart, label
@@ -14,8 +15,8 @@ from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.mitigations import adjustment, adjustments, changes
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, points
+from plumbline.report.listings import Listing, share
+from plumbline.report.numbers import bare_p, count, interval, points, with_interval
 from plumbline.report.reading import Reading
 from plumbline.report.recommendation import advice, recommended
 from plumbline.report.rows import in_order, where
@@ -99,6 +100,33 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
     return Listing((*heads, "Verdict", "Note"), shown, frozenset({4, 5, 6, 7, 8}))
 
 
+def training_listing(names: Collection[str], trained_on: Sequence[tuple[str, str]]) -> Listing:
+    """List what mitigations were trained on."""
+    return Listing(("Mitigation", "Trained on"), [row for row in trained_on if row[0] in names])
+
+
+def retrieval_listing(rows: pl.DataFrame) -> Listing:
+    """List what mitigations change in retrieval on image-text pairs, from rows of recall and of what it gained."""
+    keys = ("model", "condition", "event", "definition", "k")
+    recall = {tuple(row[key] for key in keys): row for row in where(rows, metric="retrieval_recall").to_dicts()}
+    shown = []
+    for row in where(rows, metric="retrieval_recall_gain").sort(keys).to_dicts():
+        place = tuple(row[key] for key in keys)
+        before, after = recall[place[0], "before", *place[2:]], recall[place]
+        gained = with_interval(points(row["value"]), interval(row["ci_low"], row["ci_high"], scale=100))
+        shown.append(
+            (
+                row["model"], row["condition"], row["event"], f"{_DIRECTIONS[row['definition']]}, recall@{row['k']}",
+                share(before), share(after), gained, bare_p(row["q"]), count(row["n"]),
+            )
+        )  # fmt: skip
+    heads = ("Model", "Mitigation", "Image-text pairs", "What", "Before", "After", "Gained", "q", "Images")
+    return Listing(heads, shown, frozenset({4, 5, 6, 7, 8}), note="No mitigation was trained on one of these images.")
+
+
+_DIRECTIONS = {"image_to_text": "captions of an image", "text_to_image": "the image of a caption"}
+
+
 def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[str]) -> Listing:
     """List for each model which mitigation to use, and how many axes and harm rates each changes."""
     rows = []
@@ -134,7 +162,23 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
             parts.append(_overview(by_model, dataset))
         parts += [_of_model(of_model, inputs) for of_model in by_model[:MOST_MODELS]]
         parts += _probe_by_probe(table, inputs, dataset)
-    return parts
+        parts += _on_pairs(table, dataset)
+    return parts + _trained(transfer, inputs)
+
+
+def _on_pairs(table: pl.DataFrame, dataset: str) -> list[Part]:
+    """Return what mitigations cost on image-text pairs."""
+    rows = table.filter(pl.col("metric").is_in(METRICS), dataset=dataset)
+    if rows.is_empty():
+        return []
+    listings = [("Recall before and after", retrieval_listing(rows))]
+    return [Part(f"{dataset}: retrieval on image-text pairs", listings=listings)]
+
+
+def _trained(transfer: pl.DataFrame | None, inputs: ReportInputs) -> list[Part]:
+    tried = set() if transfer is None else set(transfer["condition"])
+    listing = training_listing(tried, inputs.audit.trained_on)
+    return [Part("What each was trained on", tables=[("Trained on", listing)])] if listing.rows else []
 
 
 def _by_model(transfer: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[list[Tried]]:
@@ -211,7 +255,9 @@ CHAPTER = Chapter(
             "Zero-shot accuracy on the dataset's own labels, over images (micro) and as the mean over classes "
             "(macro); macro accuracy with one probe among the labels, mean over probes; how often an image's caption "
             "is the nearest to it (recall@1) or among the five nearest (recall@5); and how often an image is among the "
-            "nearest to its caption (R-precision).",
+            "nearest to its caption (R-precision). Where the audit file names image-text pairs under `retrieval`: how "
+            "often one of an image's captions is among the k nearest to it, and an image among the k nearest to its "
+            "caption, on pairs that no mitigation was trained on.",
         ),
         *((method.title, method.works) for method in METHODS.values()),
     ),
