@@ -13,7 +13,9 @@ from vulture.core import Vulture
 
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("plumbline", "assets", "resources", "orchestration", "documentation", "benchmarks")
-CALLED_BY_DECORATORS = ("@model_validator", "@model_serializer", "@field_validator", "@app.callback", "@automation_sensor", "@executor")
+CALLED_BY_DECORATORS = (
+    "@model_validator", "@model_serializer", "@field_validator", "@app.callback", "@automation_sensor", "@executor",
+)  # fmt: skip
 ALIVE = {
     "model_config": "pydantic reads it",
     "TEXT_GRADIENTS": "the tables of families and methods name it",

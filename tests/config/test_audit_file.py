@@ -19,6 +19,9 @@ SHIPPED = PROJECT / "audit.yaml"
 
 def write(tmp_path, **changes):
     content = yaml.safe_load(SHIPPED.read_text())
+    if "datasets" in changes:  # what names image-text pairs goes with them
+        content["mitigations"] = {name: each for name, each in content["mitigations"].items() if "pairs" not in each}
+        del content["retrieval"]
     for key, value in changes.items():
         if value is None:
             content.pop(key, None)
@@ -375,8 +378,6 @@ def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
     [
         ({"fit_on": "fairfaces"}, r"key mitigations\.array[\s\S]*did you mean `fairface`"),
         ({"fit_on": "utkface"}, r"key audit\.0\.mitigations\.0[\s\S]*something about `utkface` too"),
-        ({"pairs": "capitons"}, r"key mitigations\.array[\s\S]*did you mean `captions`"),
-        ({"pairs": "utkface"}, r"key mitigations\.array\.pairs[\s\S]*captions of their own: [\s\S]*captions, web"),
     ],
 )
 def test_a_dataset_that_a_mitigation_is_fitted_on_is_one_whose_images_are_embedded(tmp_path, entry, said):
@@ -393,3 +394,25 @@ def test_a_dataset_that_a_mitigation_is_fitted_on_is_one_whose_images_are_embedd
     content["mitigations"]["array"]["fit_on"] = "fairface"
     path.write_text(yaml.safe_dump(content))
     assert read_audit(path).fitted_on == {("fairface", "small-bazaar-3k")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mitigations": {"x": {"method": "saner", "pairs": "capitons"}}}, r"key mitigations\.x\S*[\s\S]*`captions`"),
+        ({"mitigations": {"x": {"method": "saner", "pairs": "utkface"}}}, r"mitigations\.x[\s\S]*own: .*captions, web"),
+        ({"retrieval": {"datasets": ["utkface"]}}, r"key retrieval\.datasets\.0[\s\S]*captions of their own"),
+        ({"retrieval": {"datasets": ["captions"], "k": [0]}}, r"key retrieval\.k\.0"),
+    ],
+)
+def test_image_text_pairs_are_datasets_with_captions(tmp_path, changes, said):
+    with pytest.raises(ConfigError, match=said):
+        read_audit(write(tmp_path, audit=[{"mitigations": []}], **changes))
+
+
+def test_pairs_are_used_where_something_is_trained_on_them_and_asked_nothing_where_all_are_asked(tmp_path):
+    audit = read_audit(write(tmp_path, audit=[{"encoders": ["small-bazaar-3k"]}]))
+    assert audit.pair_datasets == ("web", "captions")
+    assert not {dataset for dataset, _ in audit.cells} & set(audit.pair_datasets)
+    asked = read_audit(write(tmp_path, audit=[{"datasets": ["captions"], "suites": ["crime"], "mitigations": []}]))
+    assert {dataset for dataset, _ in asked.cells} == {"captions"} and asked.pair_datasets == ()

@@ -8,7 +8,6 @@ import yaml
 from homes import AUDIT, make_home
 
 from plumbline.metrics.registry import METRICS
-from plumbline.mitigations.retrieval import METRICS as RETRIEVAL_METRICS
 from plumbline.provenance.tracked_numbers import headline_metrics
 from resources.checkout import PROJECT
 
@@ -43,7 +42,7 @@ def test_an_audit_of_some_suites_has_a_report(tmp_path, suites, metrics):
     code, output = home.run("audit")
     assert code == 0, output
     table = home.workspace.lake.read_table("metric_table")
-    assert metrics <= set(table["metric"]) <= {*METRICS, "macro_accuracy_gain", *RETRIEVAL_METRICS}
+    assert metrics <= set(table["metric"]) <= {*METRICS, "macro_accuracy_gain"}
     assert home.workspace.report.is_file()
 
 

@@ -71,8 +71,7 @@ def test_a_study_is_whole_in_itself_and_asks_what_its_models_can_answer(name, tm
         require_mitigations(workspace, dataset, encoder, family=family)
     assert {entry.reader for entry in audit.datasets.values()} <= set(published_sizes())
     # An id that nothing is asked of is a slip.
-    used = {dataset for dataset, _ in (*audit.cells, *((d, m) for m, d in audit.designs))}
-    assert used == set(audit.datasets)
+    assert set(audit.used_datasets) == set(audit.datasets)
     assert {e for _, e in audit.cells} | {audit.labeller} - {None} == set(audit.encoders)
     assert bool(audit.cells) == bool(audit.encoders), "generative models need no encoder"
     assert {model for model, _ in audit.designs} == set(audit.lvlms)
