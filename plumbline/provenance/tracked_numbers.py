@@ -10,7 +10,7 @@ from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.digests import digest_bytes
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
-from plumbline.report.scorecard import headline_numbers
+from plumbline.report.scorecard import BY_ID, headline_numbers
 
 # One number per question; words of a trait and single templates are only in the tables.
 _HEADLINES = {
@@ -128,5 +128,7 @@ def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
         & pl.col("statistic").is_in(["estimate", "mean"])
         & ((pl.col("suite") != "perception") | pl.col("event").is_not_null() | (pl.col("metric") == "confound_slope"))
         & ((pl.col("suite") != "templates") | pl.col("group").is_null())
+        # A chart a probe and class set would be a quarter of all charts; the probe is that of the scorecard's accuracy.
+        & ((pl.col("metric") != "macro_accuracy") | (pl.col("probe") == BY_ID["accuracy"].probe))
         & ~pl.col("suite").is_in(MIXED_SUITES)
     )
