@@ -15,6 +15,7 @@ from plumbline.report.charts.chart import BLUE, PNG_LIMIT, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots
 from plumbline.report.charts.estimates import estimates
 from plumbline.report.charts.heat import Cell, heat
+from plumbline.report.numbers import number
 
 EVIL = "</script><script>alert(1)</script> datum.x \u202e\x07"
 SHOWN = "</script><script>alert(1)</script> datum.x \\u202e\\u0007"
@@ -46,6 +47,17 @@ def test_an_interval_beyond_the_scale_is_cut_and_ends_in_an_arrow():
     assert not {"over", "under"} & set(other)
     assert (other["low"], other["high"]) == (1.5, 2.5)
     assert drawn(chart, "end")[-1]["end"] == one["high"]
+
+
+def test_an_extreme_value_is_a_number_at_the_end_of_the_scale():
+    marks = [Dot(row=str(place), value=place / 10) for place in range(20)]
+    for extreme, column in ((15.0, "past"), (-15.0, "short")):
+        chart = of(*marks, Dot(row="far", value=extreme), extremes=False)
+        *others, far = drawn(chart, "filled", "past", "short")
+        assert far["beyond"] == number(extreme) and abs(far[column]) < 3 and "filled" not in far
+        assert all("filled" in one for one in others) and valid(chart)
+    assert "filled" in drawn(of(*marks, Dot(row="far", value=15.0)))[-1]
+    assert "past" not in str(of(*marks, Dot(row="near", value=4.0), extremes=False).spec)
 
 
 def test_an_undefined_value_is_said_in_words_and_has_no_dot():

@@ -48,6 +48,8 @@ KEYS = {
     "barred": "with a bar: evidence of no difference beyond the margin",
 }
 _FORMATS = {"number": "~g", "share": "~%", "money": "$~s"}
+EXTREME = 2.5
+"""How many times as far from 0 as all other values one lies that a scale may leave out."""
 _BAR = "M0,-1.2L0,1.2"
 
 
@@ -244,6 +246,7 @@ def dots(
     own_scales: bool = False,
     overlaid: bool = False,
     columns: int = 4,
+    extremes: bool = True,
 ) -> Chart | None:
     """Draw dots with intervals, rows shared by panels side by side; None without a dot.
 
@@ -268,6 +271,9 @@ def dots(
         side by side.
     columns : int
         Panels side by side at most.
+    extremes : bool
+        Whether every value is on its scale. Else one that lies `EXTREME` times as far from 0 as all others is an arrow
+        at the end, with its number, so that the others can be told apart.
     """
     lines, order = rows.lines, [one.name for one in series]
     places = {line: index for index, line in enumerate(lines)}
@@ -279,7 +285,8 @@ def dots(
     if not shown:
         return None
     upright = {panel: line.get(panel) if isinstance(line, Mapping) else line for panel in panels}
-    ends = _ends(shown, panels, upright, zero=zero, own_scales=own_scales, band=band)
+    ordinary = shown if extremes else without_extremes(shown)
+    ends = _ends(ordinary, panels, upright, zero=zero, own_scales=own_scales, band=band)
     data: list[Spec] = []
     for number_, panel in enumerate(panels):
         low, high = ends[panel]
@@ -290,7 +297,10 @@ def dots(
     for one in shown:
         shift = 0.0 if overlaid else apart(order.index(one.series), len(order))
         place = {"panel": panels.index(one.panel), "y": _short(places[one.heading, one.row] + shift)}
-        data.append(place | _record(one, ends[one.panel], upright[one.panel], with_series=len(order) > 1))
+        beyond = "" if extremes else written(one.value, unit)
+        data.append(
+            place | _record(one, ends[one.panel], upright[one.panel], with_series=len(order) > 1, beyond=beyond)
+        )
     width, used = _panel_width(len(panels), rows.width, columns)
     scale: Spec = {"nice": False, "zero": False}
     if not own_scales:
@@ -319,6 +329,16 @@ def dots(
     )
 
 
+def without_extremes(shown: Sequence[Dot]) -> list[Dot]:
+    """Return the dots but those, one in ten at most, whose values lie `EXTREME` times as far from 0 as all others."""
+    ranked = sorted(shown, key=lambda one: abs(one.value) if math.isfinite(one.value) else 0.0)
+    for _ in range(len(ranked) // 10):
+        if abs(ranked[-1].value) <= EXTREME * abs(ranked[-2].value):
+            break
+        ranked.pop()
+    return ranked
+
+
 def _ends(
     shown: Sequence[Dot],
     panels: Sequence[str],
@@ -336,7 +356,7 @@ def _ends(
     return dict.fromkeys(panels, ends_of(shown, zero=zero, also=(*upright.values(), *(band or ()))))
 
 
-def _record(one: Dot, ends: tuple[float, float], line: float | None, *, with_series: bool) -> Spec:
+def _record(one: Dot, ends: tuple[float, float], line: float | None, *, with_series: bool, beyond: str) -> Spec:
     """Return what is drawn of a dot: each reading in a column of its own, and none where it is not drawn."""
     low, high = ends
     record: Spec = {"series": label(one.series)} if with_series else {}
@@ -356,6 +376,8 @@ def _record(one: Dot, ends: tuple[float, float], line: float | None, *, with_ser
         record["over"] = _short(high)
     if one.low < low or one.value < low:
         record["under"] = _short(low)
+    if beyond and not low <= one.value <= high and not math.isnan(one.value):
+        record |= {"past" if one.value > high else "short": _short(high if one.value > high else low), "beyond": beyond}
     return record | {title: label(text, longest=200) for title, text in one.tip.items()}
 
 
@@ -422,7 +444,7 @@ def _layers(
         shared = {"field": "series", "type": "nominal", "title": None, "legend": {"orient": "top"}}
         encoding = {"color": shared | {"scale": {"domain": names, "range": [one.colour for one in series]}}}
         shape = {"shape": shared | {"scale": {"domain": names, "range": [one.shape for one in series]}}}
-    words = {"field": "words", "type": "nominal"}
+    words, beyond = ({"field": name, "type": "nominal"} for name in ("words", "beyond"))
     point = {"y": y, **encoding, **shape, "tooltip": tips}
     arrow = {"y": y, **encoding, "tooltip": tips}
     layers: list[tuple[str, Spec, Spec]] = [
@@ -438,6 +460,8 @@ def _layers(
         ("barred", {"type": "point", "filled": False, "fill": {"expr": "paper"}}, point),
         ("barred", {"type": "point", "shape": _BAR}, {"y": y, **encoding}),
         ("at", {"type": "text", "style": "said"}, {"y": y, "text": words, "tooltip": tips}),
+        ("past", {"type": "text", "align": "right", "dx": -7, "dy": -7}, {"y": y, "text": beyond, **encoding}),
+        ("short", {"type": "text", "align": "left", "dx": 7, "dy": -7}, {"y": y, "text": beyond, **encoding}),
     ]
     drawn = [{"mark": mark, "encoding": {"x": x(column)} | rest} for column, mark, rest in layers if column in used]
     if band is not None:

@@ -62,7 +62,7 @@ def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Ch
                 f"{title}: what each mitigation changes, {model} on {dataset}",
                 "One panel a mitigation; each dot is the number with it minus the number without it, on the same "
                 "images, with its paired interval. Skews, harm rates and rates of the probes are better further left, "
-                "accuracy and retrieval further right.",
+                "accuracy and retrieval further right. A number at the end of a scale lies beyond it.",
                 marks=_with_gaps(
                     [_change(row, one, titles[str(block_of(row))]) for one, row in titled], blocks, panels
                 ),
@@ -73,6 +73,7 @@ def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Ch
                 line=0.0,
                 axis="change in points" if share else "change of max skew",
                 overlaid=True,
+                extremes=share,
             )
         )
     return [chart for chart in drawn if chart]
