@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-growth docs screenshots ui report clean help
+        bench-generation bench-language bench-growth docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -84,6 +84,9 @@ screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (
 docs: $(READY)   ## the documentation as pages in .site, with the metric and asset references made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "Documentation: $(CURDIR)/.site/index.html  (for its search: $(BIN)/python -m http.server -d .site -b 127.0.0.1)"
+
+notebooks: $(READY)  ## run the notebooks of examples/ from beginning to end
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebook/test_notebooks.py
 
 ui: $(READY)     ## Dagster and MLflow on loopback, over the store of `make audit`
 	@$(BIN)/plumbline ui

@@ -6,6 +6,8 @@ from documentation.asset_reference import asset_reference
 from documentation.audit_file_reference import audit_file_reference
 from documentation.command_reference import command_reference
 from documentation.metric_reference import metric_reference
+from documentation.notebooks import notebook_pages
+from documentation.python_reference import python_reference
 from documentation.repository_pages import DECISIONS, decisions_page, repository_pages, with_links_of_the_site
 
 _GENERATED = {
@@ -13,13 +15,14 @@ _GENERATED = {
     "reference/metrics.md": metric_reference,
     "reference/assets.md": asset_reference,
     "reference/commands.md": command_reference,
+    "reference/python.md": python_reference,
     DECISIONS: decisions_page,
 }
 
 
 def on_files(files: Files, *, config) -> Files:
     """Add the pages that are generated, and those that are files of the repository outside `docs`."""
-    made = {page: make() for page, make in _GENERATED.items()}
+    made = {page: make() for page, make in _GENERATED.items()} | notebook_pages()
     for page, text in (repository_pages() | made).items():
         files.append(File.generated(config, page, content=text))
     return files

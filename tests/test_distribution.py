@@ -45,7 +45,7 @@ def test_the_citation_has_the_licence_and_no_second_version():
 
 def test_ci_runs_what_a_person_runs_on_every_version_and_nothing_else():
     jobs = yaml.safe_load((PROJECT / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]
-    for job, run in (("ci", ".ci/run"), ("coverage", "make coverage")):
+    for job, run in (("ci", ".ci/run"), ("coverage", "make coverage"), ("docs", "make docs notebooks")):
         checkout, python, command = jobs[job]["steps"]
         assert checkout["uses"].startswith("actions/checkout@")
         assert python["uses"].startswith("actions/setup-python@")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_bytes
-from plumbline.errors import EncodingError
+from plumbline.errors import EncodingError, ImageRejected
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -97,7 +97,7 @@ def _of_open_clip(model: Any, preprocess: Any, tokenizer: Any) -> Embedder:
         return model.encode_text(tokenizer(list(batch)).to(device))
 
     scale = getattr(model, "logit_scale", None)
-    return _evaluated(model, Embedder(images, texts, "dot", None if scale is None else float(scale.exp())))
+    return _evaluated(model, Embedder(images, texts, "dot", None if scale is None else scale.exp().item()))
 
 
 def _of_transformers(model: Any, processor: Any, tokenizer: Any) -> Embedder:
@@ -225,8 +225,14 @@ def _opened(image: Any, place: int) -> tuple[Image, str]:
     from plumbline.images.decoding import decode, read_image_file
 
     if isinstance(image, str | Path):
-        data = read_image_file(Path(image))
-        return decode(data, suffix=Path(image).suffix), digest_bytes(data)
+        try:
+            data = read_image_file(Path(image))
+            return decode(data, suffix=Path(image).suffix), digest_bytes(data)
+        except ImageRejected as error:
+            where = f"images[{place}], {image}"
+            raise ImageRejected(
+                error.code, error.what, where=where, found=error.found, expected=error.expected, hint=error.hint
+            ) from error
     if hasattr(image, "convert"):
         upright = image.convert("RGB")
         return upright, digest_bytes(repr(upright.size).encode() + upright.tobytes())

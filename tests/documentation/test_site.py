@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import plumbline
 from documentation.metric_reference import metric_reference
 from documentation.repository_pages import PROJECT, with_links_of_the_site
 from plumbline.config.file import PARTS
@@ -73,6 +74,17 @@ def test_every_key_of_the_audit_file_has_its_row_and_its_meaning(site):
         rows = [[re.sub(r"<[^>]+>", "", cell) for cell in row] for row in re.findall(r"<td>(.*?)</td>\n" * 4, table)]
         assert [row[0] for row in rows] == [key.alias or name for name, key in model.model_fields.items()], part
         assert all(row[3] for row in rows), part
+
+
+def test_every_promised_name_has_its_entry_and_its_examples(site):
+    page = (site / "reference" / "python.html").read_text("utf-8")
+    anchors = set(re.findall(r'<h3 id="plumbline\.([^"]+)"', page))
+    assert anchors == set(plumbline.__all__) - {"__version__"}
+    assert "https://" not in re.sub(r'href="[^"]*"', "", page).replace("https://schema.org", "")
+    for notebook in ("own_data", "training_loop"):
+        assert "plumbline.audit(" in html.unescape(
+            re.sub(r"<[^>]+>", "", (site / "examples" / f"{notebook}.html").read_text("utf-8"))
+        )
 
 
 def test_every_asset_has_its_entry(site):
