@@ -177,9 +177,15 @@ class StoredCell:
                         for name, settings in self.mitigations.items()
                     },
                 ],
-                "code": [FAMILY_VERSIONS, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
+                "code": [self._versions, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
             }
         )
+
+    @property
+    def _versions(self) -> dict[str, str]:
+        """Return the versions of the families that read a suite of this cell; the others have no rows."""
+        asked = {suite.family for suite in self.suites}
+        return {name: FAMILY_VERSIONS[name] for name, family in FAMILIES.items() if asked & set(family.needs)}
 
     def _fitted_on(self, settings: MitigationSettings) -> list[str]:
         """Return the digests of the other datasets that a mitigation is fitted on, as far as they were read."""

@@ -38,6 +38,7 @@ from resources.lvlms import backend_identity, scorer_version, usable_version
 from resources.workspace import Workspace
 
 NEVER = "not computed yet"
+_CODE = "code"
 _MOST_NAMED, _LONGEST = 3, 60
 
 
@@ -276,7 +277,7 @@ def _code_changes(workspace: Workspace, build: Build) -> Iterator[str]:
         return
     old, new = read_code(workspace.lake, build.code), parts_of(now)
     if old is None or new is None:
-        yield f"code version {build.code} → {now}"
+        yield f"{_CODE} version {build.code} → {now}"
         return
     modules = []
     for part in sorted(old.keys() | new.keys()):
@@ -287,7 +288,12 @@ def _code_changes(workspace: Workspace, build: Build) -> Iterator[str]:
         else:
             modules.append(part)
     if modules:
-        yield f"code of {_several(modules)}"
+        yield f"{_CODE} of {_several(modules)}"
+
+
+def may_come_out_the_same(changes: Collection[str]) -> bool:
+    """Return whether nothing but the code of a result changed, so that it may come out as it was."""
+    return all(change.startswith(f"{_CODE} ") for change in changes)
 
 
 def _dotted(path: list[Any]) -> str:

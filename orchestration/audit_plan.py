@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
 import dagster as dg
@@ -11,7 +12,7 @@ from assets.asked_cells import unusable_encoders
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
 from assets.slices import asked_slices
-from assets.up_to_date import NEVER, Present
+from assets.up_to_date import NEVER, Present, may_come_out_the_same
 from orchestration.unchanged import concerns
 from plumbline.catalog.suites import load_suite
 from plumbline.config.parts import suggestion
@@ -230,12 +231,15 @@ class AuditPlan:
         """Return the assets of the next run of a partition: what is out of date, and what is computed from it.
 
         Where only a part of the responses of a cell may have changed, they are computed first: what is computed from
-        parts that stay the same is not touched.
+        parts that stay the same is not touched. So are metrics of which only the code changed: where their numbers
+        are the same, nothing is computed from them.
         """
         assets = self.assets(job)
         chosen = [asset for asset in assets if asset in stale]
         partial = [asset for asset in _SETTLED_FIRST if asset in stale and stale[asset] != [NEVER]]
-        below = set(chosen[: chosen.index(partial[0]) + 1]) if partial else self._below(chosen)
+        edited = list(takewhile(lambda asset: may_come_out_the_same(stale[asset]), chosen)) if job == "cells" else []
+        first = chosen[: chosen.index(partial[0]) + 1] if partial else edited
+        below = set(first) if first else self._below(chosen)
         if below & _OF_ONE_STEP:
             below |= _OF_ONE_STEP
         return [asset for asset in assets if asset in below]
