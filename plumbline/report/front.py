@@ -289,6 +289,15 @@ def sureness(cell: Mapping[str, Any], reading: Reading) -> str:
     return f" ({'; '.join(parts)})"
 
 
+def row_in_words(row: Mapping[str, Any]) -> str | None:
+    """Return what a row of the metric table says, as the findings do; None of one that compares no groups."""
+    if row["metric"] not in _ENDS or not defined(row["value"]):
+        return None
+    question = _OF_METRIC[row["metric"]]
+    cell = {**row, "unit": question.unit, "kind": question.kind, "state": "measured"}
+    return f"On {row['dataset']}, {row['model']} {predicate(cell)}."
+
+
 def _of_card(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell of the scorecard with what its question says of it."""
     question = question_of(cell["question"])

@@ -14,7 +14,7 @@ from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, front_page, verdict
+from plumbline.report.front import MOST_FINDINGS, front_page, row_in_words, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, scorecard
@@ -248,3 +248,10 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
     assert "drawn faces with planted biases" in front_page(table, inputs, inputs.reading).limits[0]
     table, inputs = audits["generators"]
     assert any("stand-in" in line for line in front_page(table, inputs, inputs.reading).limits)
+
+
+def test_the_page_of_one_number_says_it_as_the_findings_do():
+    row, share = answer("a")[:2]
+    told_row = row_in_words(frame([row]).row(0, named=True))
+    assert told_row == "On fairface, a gives crime labels 150% more often to one race than to another, on average."
+    assert row_in_words(frame([share]).row(0, named=True)) is None, "the share of one group compares nothing"
