@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from assets.stored_predictions import held_by, left_out_of_stored, require_held
-from plumbline.catalog.suites import JUDGED, Suite, load_suite
+from plumbline.catalog.suites import JUDGED, ZERO_SHOT, Suite, load_suite
+from plumbline.catalog.zero_shot import zero_shot_suite
 from plumbline.checkpoints.addresses import STORED
-from plumbline.datasets.records import Declaration
+from plumbline.datasets.records import Declaration, Entry
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require, require_suites
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
@@ -38,10 +39,25 @@ def cell_suites(workspace: Workspace, dataset: str, model: str, *, family: Famil
     )
 
 
+def class_labels(workspace: Workspace, dataset: str) -> tuple[str, ...]:
+    """Return the classes of a dataset of things in order: of its records or else of what it lists; none if absent."""
+    entry, committed = workspace.dataset_entry(dataset), workspace.lake.committed("records", partition=dataset)
+    if committed is not None and committed.details.get("read_as") == entry.read_as:
+        return tuple(committed.details["classes"])
+    reader, root = entry.open_reader(), workspace.dataset_root(dataset)
+    if not root.is_dir():
+        return ()
+    entries = (each for each in reader.entries(root) if isinstance(each, Entry))
+    return tuple(sorted({label for each in entries if (label := reader.labels(each.raw).get("label"))}))
+
+
 def _asked_suites(workspace: Workspace, dataset: str, model: str, *, family: Family) -> Iterator[Suite]:
     audit, classes = workspace.audit, declaration_of(workspace, dataset).class_set
     wording = audit.encoders[model].wording or family.wording
     for name in audit.cells.get((dataset, model), ()):
+        if name == ZERO_SHOT:
+            yield zero_shot_suite(class_labels(workspace, dataset), workspace.dataset_entry(dataset).zero_shot)
+            continue
         yield load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
 
 

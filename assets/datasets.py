@@ -69,6 +69,7 @@ def records_and_quarantine(
         "padding": entry.padding,
         "listed": ingested.listed,
         "ungrouped": ingested.ungrouped.to_dicts(),
+        "classes": ingested.records["label"].drop_nulls().unique().sort().to_list(),
     }
     records, quarantine = (
         materialised(
@@ -113,17 +114,18 @@ def extended_records_asset(labeller: str | None) -> dg.AssetsDefinition:
 
         `composite` joins class and label, as in the extended datasets of the Trident study: `Indian_woman`.
 
-        Where images are not on this disk, or nothing labels them, these columns are null; so are those of image-text
-        pairs that mitigations are trained on or judged by.
+        Where images are not on this disk or not of people, or nothing labels them, these columns are null; so are those
+        of image-text pairs that mitigations are trained on or judged by.
 
         These are predictions: their error rate against the dataset's gender labels is reported by group and checked.
         """
         require_passed(workspace, context.partition_key, of=("records",))
         dataset, named = context.partition_key, workspace.audit.labeller or labeller
         with unrecorded():  # the reader is part of the records
-            has_images = workspace.dataset_entry(dataset).open_reader().has_images
+            reader = workspace.dataset_entry(dataset).open_reader()
         # Nobody is labelled in pairs that are trained on: nothing asks who is pictured there.
-        if named is None or not has_images or dataset not in workspace.audit.audited_datasets:
+        of_people = reader.has_images and reader.declaration.of_people
+        if named is None or not of_people or dataset not in workspace.audit.audited_datasets:
             return _unlabelled(workspace, dataset)
         return _labelled(workspace, dataset, encoders.get(named), labeller=named)
 

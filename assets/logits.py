@@ -1,5 +1,7 @@
 """Images against prompts: one matrix product a cell, or one pass a pair where a model must see both."""
 
+from typing import cast
+
 import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,8 @@ from assets.results import OWNERS, materialised
 from assets.stored_predictions import prediction_table
 from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_bytes, digest_json
+from plumbline.encoders.embedding import Embedded, embed_classes
+from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError
@@ -57,7 +61,9 @@ def probe_logits(
     family = FAMILIES[texts.details["family"]]
     suites = cell_suites(workspace, dataset, model, family=family)
     require_suites(family, suites)
-    suite_of = texts_of(suites)
+    # The classes of a dataset are no prompts of a suite: what is embedded of them is the mean over templates.
+    ensembles = [suite for suite in suites if suite.ensemble]
+    suite_of = texts_of(suite for suite in suites if not suite.ensemble)
     wanted, of_suite = list(suite_of), None
     surplus = {}
     if family.logit == "stored":
@@ -68,8 +74,16 @@ def probe_logits(
         arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
         origin = digest_json([scored.suites[suite.id].shards for suite in suites])
     else:
-        arrays = text_products(stored_embeddings(workspace, images), prompts.read(wanted), list(suite_of.values()))
+        vectors = stored_embeddings(workspace, images)
+        arrays = text_products(vectors, prompts.read(wanted), list(suite_of.values()))
         work, origin = {"forward_passes": 0}, images.details["images"]
+        for suite in ensembles:
+            classes = _classes(workspace, encoders, dataset, model, suite, images)
+            of_classes = text_products(vectors, classes.array, [suite.id] * len(classes.array))
+            arrays["raw"] = np.concatenate([arrays["raw"], of_classes["raw"]], axis=1)
+            arrays["text_norm"] = np.concatenate([arrays["text_norm"], of_classes["text_norm"]])
+            wanted += suite.texts
+            work = {"forward_passes": work["forward_passes"] + classes.work.forward_passes}
     column = {text: i for i, text in enumerate(wanted)}
     columns = of_suite or {suite.id: [column[text] for text in suite.texts] for suite in suites}
     details = {
@@ -136,6 +150,16 @@ def _require_unchanged(where: str, *, stored: dict[str, str], now: dict[str, str
             expected=", ".join(f"{name} {stored[name][:12]}" for name in changed),
             hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
         )
+
+
+def _classes(
+    workspace: Workspace, encoders: EncoderPool, dataset: str, model: str, suite: Suite, images: Committed
+) -> Embedded:
+    encoder = encoders.get(model)
+    _require_unchanged(
+        f"{dataset}|{model}", stored={"identity": images.details["identity"]}, now={"identity": encoder.identity.digest}
+    )
+    return embed_classes(cast(DualEncoder, encoder), suite, workspace.shards)
 
 
 def _score(

@@ -126,8 +126,8 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
     audit = workspace.audit
     yield from audit.cells
     for dataset in audit.audited_datasets if audit.labeller else ():
-        has_images = workspace.dataset_entry(dataset).open_reader().has_images
-        if has_images and (dataset, audit.labeller) not in audit.cells:
+        reader = workspace.dataset_entry(dataset).open_reader()
+        if reader.has_images and reader.declaration.of_people and (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller
 
 

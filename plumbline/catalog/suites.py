@@ -121,6 +121,8 @@ MIXED_SUITES = ("trident_mixed", "trident_composite")
 """The column `suite` of rows that depend on automatic gender labels."""
 SCENE_SUITES = ("pata_captions",)
 """Suites of datasets that have scenes."""
+ZERO_SHOT = "zero_shot"
+"""The suite of a dataset's own classes, see `plumbline.catalog.zero_shot`; it has no file of prompts."""
 VARIANT_SUITES = ("crime_pooled", "agency_photo", "communion_photo", "crime_words", *SCENE_SUITES)
 """Outcome suites that are variants of another."""
 
@@ -157,15 +159,18 @@ class Suite:
     id : str
         Name in `audit.yaml` and in the column `suite` of the metric table.
     family : str
-        `trident`, `outcomes`, `labels`, `perception`, `markedness`, `templates` or `captions`: which metrics read it.
+        `trident`, `outcomes`, `labels`, `perception`, `markedness`, `templates`, `captions` or `utility`: which metrics
+        read it.
     attribute : str or None
-        For `trident`: the record column that holds the class.
+        For `trident` and `utility`: the record column that holds the class.
     events : dict of str to tuple of str
         For `outcomes`: event name to the categories that make it up.
     skewed_events : tuple of str
         Events for which Max Skew is defined; the others have a harm rate only.
     scales : dict of str to tuple of str
         For `perception`: dimension to its words. A word may belong to several.
+    ensemble : tuple of str
+        For `utility`: templates with a slot `{}`; a candidate's vector is the mean of its word's over all of them.
     """
 
     id: str
@@ -177,6 +182,7 @@ class Suite:
     events: dict[str, tuple[str, ...]] = field(default_factory=dict)
     skewed_events: tuple[str, ...] = ()
     scales: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ensemble: tuple[str, ...] = ()
 
     @cached_property
     def hash(self) -> str:
@@ -187,7 +193,9 @@ class Suite:
             "events": self.events,
             "skewed_events": sorted(self.skewed_events),
         }
-        return digest_json(content | ({"scales": self.scales} if self.scales else {}))
+        more = {"scales": self.scales, "ensemble": [list(self.ensemble), [c.word for c in self.candidates]]}
+        given = {"scales": bool(self.scales), "ensemble": bool(self.ensemble)}
+        return digest_json(content | {name: value for name, value in more.items() if given[name]})
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -258,7 +266,7 @@ def suite_names() -> tuple[str, ...]:
 
 def shows_mitigation(name: str) -> bool:
     """Return whether a suite is of the families that a mitigation is judged by."""
-    return _read(name.removesuffix("_composite"))["family"] in JUDGED
+    return name != ZERO_SHOT and _read(name.removesuffix("_composite"))["family"] in JUDGED
 
 
 def trident_class_sets() -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
-from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, shows_mitigation
+from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, ZERO_SHOT, shows_mitigation
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.entries import (
     AuditEntry,
@@ -122,6 +122,11 @@ class Audit(Part):
     def with_scenes(self) -> frozenset[str]:
         """Return the datasets whose images are listed by scene."""
         return frozenset(name for name, each in self.declarations.items() if "scene" in each.filled)
+
+    @cached_property
+    def with_classes(self) -> frozenset[str]:
+        """Return the datasets whose images have labels of classes."""
+        return frozenset(name for name, each in self.declarations.items() if "label" in each.filled)
 
     @cached_property
     def named(self) -> frozenset[tuple[str, str, str]]:
@@ -246,7 +251,11 @@ class Audit(Part):
         return tuple(dict.fromkeys(encoder for _, encoder in self.cells))
 
     def can_answer(self, dataset: str, suite: str) -> bool:
-        """Return whether a dataset has what a suite needs: a label set, or scenes."""
+        """Return whether a dataset has what a suite needs: people, a label set, scenes, or labels of classes."""
+        if suite == ZERO_SHOT:
+            return dataset in self.with_classes
+        if not self.declarations[dataset].of_people:
+            return False
         if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
         return suite not in SCENE_SUITES or dataset in self.with_scenes
@@ -389,11 +398,13 @@ def _unfit_datasets(audit: Audit) -> Iterator[InitErrorDetails]:
     needs = {
         **dict.fromkeys(TRIDENT_SUITES, ("the Trident suites need a label set", list(audit.class_sets))),
         **dict.fromkeys(SCENE_SUITES, ("captions of scenes need scenes", sorted(audit.with_scenes))),
+        ZERO_SHOT: ("zero-shot accuracy needs labels of classes", sorted(audit.with_classes)),
     }
+    people = sorted(name for name, each in audit.declarations.items() if each.of_people)
     for i, entry in enumerate(audit.audit):
         named = entry.datasets if entry.datasets != "all" and "suites" in entry.model_fields_set else ()
-        for suite in (suite for suite in entry.suites if suite in needs):
-            why, having = needs[suite]
+        for suite in entry.suites:
+            why, having = needs.get(suite, ("descriptions of people need people", people))
             if lacking := [name for name in named if not audit.can_answer(name, suite)]:
                 yield unfit(
                     ("audit", i, "suites", entry.suites.index(suite)),

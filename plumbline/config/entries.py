@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import VARIANT_OF
+from plumbline.catalog.zero_shot import ZeroShotSettings
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part, suggestion, unfit
 from plumbline.config.values import (
@@ -59,6 +60,8 @@ class DatasetEntry(Part):
     """in place of `thresholds.quarantine_rate`, as for a list with dead links"""
     map: ColumnMap | None = None
     """for the readers `folder`, `listing` and `counts`: which column of the table is what"""
+    zero_shot: ZeroShotSettings = ZeroShotSettings()
+    """of a dataset with labels of things: how its classes are put into words"""
     published: PublishedName | None = None
     """the published dataset that a `listing`, `counts` or `img2dataset` is of: what papers print of it is compared"""
 

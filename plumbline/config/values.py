@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from plumbline.catalog.prompts import instruction_ids, prompt_ids
-from plumbline.catalog.suites import suite_names, wordings
+from plumbline.catalog.suites import ZERO_SHOT, suite_names, wordings
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import filter_names
@@ -22,7 +22,7 @@ from plumbline.world.folders import KINDS, PLANTED
 from plumbline.world.sources import source_names
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
-AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
+AUDITED_SUITES = (*(name for name in suite_names() if name != "gender_labels"), ZERO_SHOT)
 """Suites that an audit can compute; gender labels are computed once per dataset."""
 
 

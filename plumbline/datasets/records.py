@@ -129,6 +129,11 @@ class Declaration:
     captions: bool = False
 
     @property
+    def of_people(self) -> bool:
+        """Return whether images are of people; labels of things alone are classes for zero-shot accuracy."""
+        return self.base_attribute != "label"
+
+    @property
     def index_columns(self) -> tuple[str, ...]:
         """Return the index columns that are read, the path first."""
         read = dict.fromkeys(rule.source for rule in self.rules)
@@ -181,6 +186,7 @@ def load_declaration(name: str) -> Declaration:
 
 LABEL_COLUMNS = (
     "gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "dimension", "level", "caption",
+    "label",
 )  # fmt: skip
 
 CONTEXT_COLUMNS = ("scene", "set_id", "dimension", "level", "caption")
@@ -195,7 +201,7 @@ RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *
 `image_id` is the sha256 of the file, `path` starts at the dataset's root.
 
 `set_id` joins the images of a counterfactual set (CausalFace: a seed), or of a person; `dimension` and `level` say
-what was varied in it and how far, such as `lighting` and `-1`.
+what was varied in it and how far, such as `lighting` and `-1`. `label` is the class of a thing, such as `n01440764`.
 """
 
 EXTENDED_SCHEMA: Schema = {

@@ -15,6 +15,7 @@ READERS = {
     "fairface": "FairFace",
     "folder": "MappedFolder",
     "idenprof": "IdenProf",
+    "image_folder": "ImageFolder",
     "img2dataset": "Img2Dataset",
     "listing": "Listing",
     "neutral": "NeutralPortraits",

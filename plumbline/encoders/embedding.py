@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import OomRetry, plan_batch_rows
 from plumbline.encoders.encoder import DualEncoder, EncoderIdentity
@@ -152,6 +153,23 @@ def embed_texts(
 
     plan, forward = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows), OomRetry(encoder.embed_texts)
     return _embed("text", encoder, encoder.identity, texts, texts, plan, batches, forward, cache)
+
+
+def embed_classes(encoder: DualEncoder, suite: Suite, cache: ShardCache) -> Embedded:
+    """Embed the classes of a suite with templates: the mean of the unit vectors of each class's texts, of unit norm.
+
+    Source: Radford et al. 2021, section 3.1.4; `zero_shot_classifier` of CLIP_benchmark is the same.
+
+    Returns
+    -------
+    Embedded
+        `array` (classes, d) float32; the shards are those of the texts, class by class.
+    """
+    texts = [template.replace("{}", each.word) for each in suite.candidates for template in suite.ensemble]
+    embedded = embed_texts(encoder, texts, cache)
+    vectors = embedded.array / np.linalg.norm(embedded.array, axis=1, keepdims=True)
+    means = vectors.reshape(len(suite.candidates), len(suite.ensemble), -1).mean(axis=1)
+    return replace(embedded, array=means / np.linalg.norm(means, axis=1, keepdims=True))
 
 
 def _embed(

@@ -25,10 +25,11 @@ from plumbline.metrics.robustness.template_agreement import template_agreement
 from plumbline.metrics.sanity import SANITY
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
+from plumbline.metrics.utility import UTILITY
 from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
 FAMILIES: dict[str, ImageFamily] = families_by_name(
-    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY,
+    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY, UTILITY,
 )  # fmt: skip
 """Every family by name."""
 

@@ -29,6 +29,7 @@ LAYOUTS = {
     "fairface": layouts.fairface,
     "folder": layouts.folder,
     "idenprof": layouts.idenprof,
+    "image_folder": layouts.image_folder,
     "img2dataset": layouts_of_pairs.img2dataset,
     "neutral": layouts.neutral,
     "pata": layouts.pata,

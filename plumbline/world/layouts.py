@@ -113,6 +113,16 @@ def neutral(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     return truth
 
 
+def image_folder(root: Path, rng: np.random.Generator) -> pl.DataFrame:
+    """Write a folder a class, as ImageNet lies on disk; the classes are what the people of the planted world wear."""
+    labels = [label for label in faces.OCCUPATIONS for _ in range(entry("image_folder")["of_a_class"])]
+    attributes = sample_labelled(len(labels), rng, occupation=labels)
+    paths = [f"{label}/{label}_{i}.jpg" for i, label in enumerate(labels)]
+    truth = write_faces(root, paths, attributes, rng)
+    write_bad_files(root, "image_folder", bad_contents(rng))
+    return truth.with_columns(label=pl.Series(labels))
+
+
 COLUMN_MAP: dict[str, Any] = entry("folder")["map"]
 """What an audit file says under `map` to read the planted folder of a user."""
 

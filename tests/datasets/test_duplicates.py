@@ -28,7 +28,7 @@ def codes(*items: Accepted | Refusal) -> list[str | None]:
 
 
 def test_the_columns_of_context_are_those_that_say_nothing_of_the_person() -> None:
-    assert set(PERSON) == {"gender", "race", "age", "age_group", "occupation", "physical"}
+    assert set(PERSON) == {"gender", "race", "age", "age_group", "occupation", "physical", "label"}
     assert set(CONTEXT_COLUMNS) < set(LABEL_COLUMNS)
 
 

@@ -21,6 +21,7 @@ CHECKSUMS = {
     "declarations/celeba.yaml": "19aa3b97b37ec6d23866f000f4f5828389a9e35177bd0d77b70edbaa6a0d5bf6",
     "declarations/fairface.yaml": "e65213e22f11f9a55f855fc83f8db6d9dbcfb3760f821222121c4a95ec3f8e27",
     "declarations/idenprof.yaml": "32e2e8a1fd28ee81c9df674a75daf392a310fd4f21d88d69a75ed8d6d38e6c30",
+    "declarations/image_folder.yaml": "fb969abc3a9420ea2eea78d2c145fd7cf1c97595107fe24fabbb400c31ba5088",
     "declarations/neutral.yaml": "da90e528f9b3b3caf26093e8506ad04f946f6a44f4b94124b40a80deea0571bf",
     "declarations/pata.yaml": "28fb9f09cbdb7abf8e7154295afb7a937df6aebf5a78f5d48f2991fdcece8717",
     "declarations/socialcounterfactuals.yaml": "dae2924fa2600bd3e18c4660da0b01f58594dc46fc6fbfebd7a32eeb3b0ae8dc",

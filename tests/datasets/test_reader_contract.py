@@ -44,6 +44,7 @@ TRUE_COLUMNS = {
     "fairface": ("gender", "race", "age"),
     "folder": ("gender", "race", "age", "occupation"),
     "idenprof": ("occupation",),
+    "image_folder": ("label",),
     "img2dataset": (),
     "neutral": (),
     "pata": ("gender", "race", "age", "scene"),

@@ -37,6 +37,7 @@ from plumbline.metrics import (
     weat,
 )
 from plumbline.metrics.sanity import wording_agreement, zero_shot_accuracy
+from plumbline.metrics.utility import class_ranks, zero_shot_recognition
 
 
 def proportions(responses, groups, g):
@@ -153,6 +154,16 @@ def of_accuracy(responses, groups, g):
     return np.array(zero_shot_accuracy(guessed, labelled).value)
 
 
+def of_recognition(field):
+    """Take the groups for the classes."""
+
+    def measure(responses, groups, g):
+        ranks = class_ranks(responses[:, :g], groups)[groups >= 0]
+        return np.array(getattr(zero_shot_recognition(ranks, groups[groups >= 0], number=g), field).value)
+
+    return measure
+
+
 def of_agreement(responses, groups, g):
     """Take the classes with the last candidate among them for another wording."""
     return np.array(wording_agreement(np.array([responses[:, :g].argmax(axis=1), responses.argmax(axis=1)])).value)
@@ -249,6 +260,8 @@ MEASURES = {
     "confound_vs_protected": of_comparison,
     "zero_shot_accuracy": of_accuracy,
     "wording_agreement": of_agreement,
+    "utility_accuracy": of_recognition("top_1"),
+    "mean_per_class_recall": of_recognition("mean_per_class"),
     "valence_cosine": of_words(lambda found: found.dimensions[0].positive.value),
     "valence_gap": of_words(lambda found: found.dimensions[0].positive_gap.value),
     "text_axis_share": of_words(lambda found: float(found.shares[0])),

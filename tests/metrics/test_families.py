@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.catalog.suites import all_suites
+from plumbline.catalog.zero_shot import ZeroShotSettings, zero_shot_suite
 from plumbline.errors import ConfigError
 from plumbline.metrics import Cell, MetricSettings
 from plumbline.metrics.registry import FAMILIES
@@ -41,7 +42,7 @@ def in_event(cell, suite, *categories):
 
 def test_families_describe_themselves():
     assert list(FAMILIES)[:2] == ["outcome_metrics", "trident_metrics"]
-    known = {suite.family for suite in all_suites()}
+    known = {suite.family for suite in (*all_suites(), zero_shot_suite(("a",), ZeroShotSettings()))}
     for family in FAMILIES.values():
         assert len(family.about.description) > 200 and "  " not in family.about.description
         assert family.about.title and set(family.needs) <= known

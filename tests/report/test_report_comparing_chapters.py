@@ -4,11 +4,17 @@ import re
 from dataclasses import replace
 
 import polars as pl
+from chart_data import drawn, records
 from read_back import section
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import render
+from plumbline.report.chapters.utility import CHAPTER
+from plumbline.report.charts.chart import label
+from plumbline.report.charts.utility import harm_against_utility
 from plumbline.report.comparison import COMPARISON_SCHEMA
+from plumbline.report.rows import where
 
 EFFECT = {
     "factor": "size", "level_first": "small", "level_second": "large", "held": "3k, atlas", "first": "sa",
@@ -31,6 +37,32 @@ def chapter(page, anchor):
 
 def made(narrow, inputs, **frames):
     return render(narrow, replace(inputs, **frames))
+
+
+def test_utility_stands_beside_harm(inputs):
+    models, rows = inputs.models[:3], []
+    dataset = inputs.datasets[0].id
+    for i, model in enumerate(models):
+        common = {"model": model, "dataset": dataset, "condition": "before", "statistic": "estimate", "n": 50}
+        accuracy, harm = 0.5 + i / 10, (0.1, 0.3, 0.2)[i]
+        rows += [
+            common | of | {"value": value, "ci_low": value - 0.05, "ci_high": value + 0.05}
+            for of, value in (
+                ({"metric": "utility_accuracy", "definition": "top_1", "suite": "zero_shot"}, accuracy),
+                ({"metric": "utility_accuracy", "definition": "top_5", "suite": "zero_shot"}, 0.9),
+                ({"metric": "harm_rate", "definition": "top1", "event": "crime", "suite": "crime"}, harm),
+            )
+        ]
+    table = metric_frame(rows)
+    part = CHAPTER.parts(table, inputs)[0]
+    against, accuracy = part.pictures
+    assert drawn(against) and drawn(accuracy)
+    assert {(one["model"], one["x"], one["y"]) for one in records(against)} == {
+        (label(model, longest=20), 0.5 + i / 10, (0.1, 0.3, 0.2)[i]) for i, model in enumerate(models)
+    }
+    assert part.notes[0].startswith(f"{dataset}: of 3 models {models[2]} recognises the most images of {dataset} (70%")
+    assert "It gives 20% of people crime labels; 1 model gives more." in part.notes[0]
+    assert harm_against_utility(where(table, model=models[0]), inputs.audit, models, dataset, people=dataset) is None
 
 
 def test_effects_are_told_and_listed(narrow, inputs):

@@ -20,6 +20,7 @@ from plumbline.report.chapters.ratings import CHAPTER as RATINGS
 from plumbline.report.chapters.robustness import CHAPTER as ROBUSTNESS
 from plumbline.report.chapters.text_space import CHAPTER as TEXT_SPACE
 from plumbline.report.chapters.trident import CHAPTER as TRIDENT
+from plumbline.report.chapters.utility import CHAPTER as UTILITY
 from plumbline.report.chapters.words import CHAPTER as WORDS
 
 CHAPTERS: tuple[Chapter, ...] = (
@@ -32,6 +33,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     ASSOCIATIONS,
     RANKINGS,
     CONFOUNDS,
+    UTILITY,
     TEXT_SPACE,
     MITIGATIONS,
     GENERATION,
