@@ -36,11 +36,11 @@ def _most_accurate(table: pl.DataFrame, things: str, people: str) -> str | None:
     if len(known) < 2:
         return None
     best = max(known, key=lambda model: (accuracy[(model,)]["value"], model))
-    place = 1 + sum(rate > known[best] for rate in known.values())
+    more = sum(rate > known[best] for rate in known.values())
     return (
         f"{people}: of {len(known)} models {best} recognises the most images of {things} "
         f"({percent(accuracy[(best,)]['value'])}). It gives {percent(known[best])} of people crime labels; "
-        f"{place - 1 or 'no'} model{'' if place == 2 else 's'} give{'s' if place == 2 else ''} more."
+        + (f"{more} models give more." if more > 1 else f"{more or 'no'} model gives more.")
     )
 
 
