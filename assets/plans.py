@@ -1,24 +1,32 @@
 """The plan of an audit: how many images and questions, from the audit file and what is stored; no model is loaded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from assets.asked_cells import cell_suites, declaration_of
+from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.studies import DatasetSize, published_sizes
 from plumbline.catalog.suites import TRIDENT_SUITES, load_suite
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
-from plumbline.encoders.plan import ArchitectureSummary, ComputedCell, EncoderPlan, architecture_summary, plan_cell
+from plumbline.encoders.plan import (
+    ArchitectureSummary,
+    ComputedCell,
+    EncoderPlan,
+    PlannedCell,
+    architecture_summary,
+    plan_cell,
+)
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.families import how_it_reads
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
 from plumbline.metrics.disparities import planned_detectable
+from plumbline.mitigations.text_mitigations import TextMitigationSettings
 from plumbline.recording import unrecorded
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.storage import Committed
@@ -118,7 +126,56 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
             )
         )
         embedded.add(of_checkpoint)
+    planned += [
+        cell
+        for encoder, outline in outlines.items()
+        if encoder not in unreadable
+        for cell in _planned_pairs(workspace, encoder, outline, absent)
+    ]
     return EncoderPlan(planned, unreadable)
+
+
+def _planned_pairs(
+    workspace: Workspace, encoder: str, outline: ArchitectureSummary, absent: Mapping[str, DatasetSize]
+) -> Iterator[PlannedCell]:
+    """Plan the image-text pairs that an encoder's mitigations are trained on or judged by; no cell asks of them."""
+    audit = workspace.audit
+    tried = {
+        (cell, name): settings
+        for cell in audit.cells
+        if cell[1] == encoder
+        for name, settings in cell_mitigations(workspace, *cell, family=outline.family).items()
+        if isinstance(settings, TextMitigationSettings)
+    }
+    trained_on = {dataset for settings in tried.values() for _, dataset in settings.pair_datasets}
+    for dataset in audit.pair_datasets:
+        if dataset not in trained_on and (not tried or dataset not in audit.retrieval.datasets):
+            continue
+        images = absent[dataset].images if dataset in absent else _pictures(workspace, dataset)
+        fitted = all(_is_fitted(workspace, cell, name, settings.method) for (cell, name), settings in tried.items())
+        there = recorded(workspace, dataset) is not None
+        cell = plan_cell(
+            dataset,
+            encoder,
+            images=images if dataset in trained_on else min(images, audit.retrieval.images),
+            suites=(),
+            architecture=outline,
+            computed=ComputedCell(records=there, index=there and fitted, labels=there and fitted),
+        )
+        yield replace(cell, purpose="mitigations")
+
+
+def _pictures(workspace: Workspace, dataset: str) -> int:
+    """Return how many images a dataset of pairs on this disk has, each once whatever its captions."""
+    if committed := recorded(workspace, dataset):
+        return workspace.lake.read_table("records", manifest=committed)["image_id"].n_unique()
+    listed = workspace.dataset_entry(dataset).open_reader().entries(workspace.dataset_root(dataset))
+    return len({entry.path for entry in listed if not isinstance(entry, Refusal)})
+
+
+def _is_fitted(workspace: Workspace, cell: tuple[str, str], name: str, method: str) -> bool:
+    committed = workspace.lake.committed(method, partition="|".join(cell))
+    return committed is not None and name in {**committed.details["fits"], **committed.details["absent"]}
 
 
 def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:

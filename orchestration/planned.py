@@ -186,7 +186,7 @@ def _row(cell: PlannedCell, rates: Rates) -> tuple[str, ...]:
     return (
         safe(f"{cell.dataset} | {cell.encoder}"),
         f"{cell.images:,}",
-        f"{cell.distinct_prompts:,}" if cell.prompts else "gender labels",
+        f"{cell.distinct_prompts:,}" if cell.prompts else cell.purpose,
         f"{cell.images * cell.distinct_prompts:,}" if cell.prompts else "",
         f"{cell.images_to_embed:,}",
         f"{cell.pairs_to_score:,}" if cell.pairs_to_score else "",

@@ -92,7 +92,7 @@ class PlannedCell:
     ----------
     images : int
     prompts : tuple of int
-        Prompts of each suite that is asked; none where the encoder only labels genders.
+        Prompts of each suite that is asked; none where its images are embedded for another `purpose`.
     distinct_prompts : int
         Over all suites, each once: the columns of the stored logits.
     logit, stored : str, bool
@@ -105,6 +105,8 @@ class PlannedCell:
     has_records, has_index, has_logits : bool
         Whether an earlier run has written the dataset's records, this cell's index of embeddings, and the logits of
         these prompts.
+    purpose : str
+        What images are embedded for where nothing is asked.
     """
 
     dataset: str
@@ -119,6 +121,7 @@ class PlannedCell:
     has_records: bool = False
     has_index: bool = False
     has_logits: bool = False
+    purpose: str = "gender labels"
 
     @property
     def images_to_embed(self) -> int:
