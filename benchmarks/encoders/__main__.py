@@ -4,7 +4,8 @@
    open_clip with a DataLoader, and against decoding alone and the forward pass alone.
 2. Every type of encoder, the 15 probes against the library's own classes, probe by probe.
 3. Decoding alone, on one core: the checkpoint's own preprocessing against the fast decoder.
-4. Where there is a GPU: forward passes in bfloat16 of ViT-B/32 and ViT-L/14@336, with the share of its peak.
+4. Where there is a GPU: forward passes in bfloat16 of ViT-B/32 and ViT-L/14@336, as they are and compiled, with the
+   share of its peak.
 
 Both sides of a ratio use the same weights, files and batches. A peer that runs on fewer images is scaled up; results
 are compared there. The exit status is not 0 where results of a type differ or its bar is missed.
@@ -44,9 +45,10 @@ def main() -> int:
         status = judged([types.Types(faces, suite)])
         decoding.run()
         if device == "cuda":
-            accelerator.run(load(large, device=device), "ViT-B/32")
             larger = random_clip("ViT-L-14-336", folder / "vit-l-14-336")
-            accelerator.run(load(larger, device=device), "ViT-L/14@336")
+            for checkpoint, name in ((large, "ViT-B/32"), (larger, "ViT-L/14@336")):
+                for compiled in (False, True):
+                    accelerator.run(load(checkpoint, device=device, compiled=compiled), name, compiled=compiled)
         return status
 
 

@@ -12,9 +12,10 @@ BARS = {"ViT-B/32": 40_000, "ViT-L/14@336": 1_200}
 BATCHES, PASSES = (64, 128, 256, 512, 1024, 2048), 20
 
 
-def run(encoder, name: str) -> None:
+def run(encoder, name: str, *, compiled: bool) -> None:
     """Print images a second at every size of batch, and the best with its share of the peak."""
-    print(f"\n{name}, forward only, {encoder.identity.dtype}, {torch.cuda.get_device_name(encoder.device)}")
+    how = "torch.compile" if compiled else "as it is"
+    print(f"\n{name}, forward only, {how}, {encoder.identity.dtype}, {torch.cuda.get_device_name(encoder.device)}")
     side, rates = encoder.crop.size, {}
     for rows in BATCHES:
         batch = torch.randint(0, 256, (rows, 3, side, side), dtype=torch.uint8, device=encoder.device)

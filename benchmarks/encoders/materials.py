@@ -22,10 +22,10 @@ Images = tuple[list[Path], list[str]]
 Result = TypeVar("Result")
 
 
-def load(checkpoint: Path, *, device: str = "cpu"):
+def load(checkpoint: Path, *, device: str = "cpu", compiled: bool = False):
     """Return the encoder of a folder."""
     files = checkpoint_files(checkpoint.name, f"local-dir:{checkpoint}", project=PROJECT, fetched=checkpoint)
-    return load_encoder(files, Placement.choose(device=device))
+    return load_encoder(files, Placement.choose(device=device, compiled=compiled))
 
 
 def random_clip(architecture: str, folder: Path) -> Path:

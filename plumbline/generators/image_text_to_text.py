@@ -16,7 +16,7 @@ from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.families import SHARES
 from plumbline.generators.folders import GeneratorFiles
 from plumbline.generators.prompt_format import PROBES, misplaced
-from plumbline.generators.transformers_backend import ROWS_ON_CPU, Seen, TransformersBackend, recorded_image
+from plumbline.generators.transformers_backend import Seen, TransformersBackend, recorded_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,7 +88,8 @@ class ImageTextBackend(TransformersBackend):
         return {
             name: value.to(self.device, dtype if value.is_floating_point() else None)
             for name, value in prepared.items()
-            if isinstance(value, torch.Tensor)
+            # A processor of a model that is also trained gives labels too.
+            if isinstance(value, torch.Tensor) and name != "labels"
         }
 
     def _ids(self, image: Image, prompt: str) -> list[int]:
@@ -139,8 +140,18 @@ class ImageTextBackend(TransformersBackend):
             tails.append(ids[len(shown.ids) :])
         return read_on(self._model, before, tails)
 
-    def _rows_that_fit(self, seen: Seen, decoding: Decoding) -> int:
-        return super()._rows_that_fit(seen, decoding) if self.shares else ROWS_ON_CPU
+    def _cached(self, seen: Seen, row: Asked) -> tuple[int, int]:
+        if self.shares:
+            return super()._cached(seen, row)
+        from transformers import GenerationConfig
+
+        from plumbline.generators.sampling import cache_bytes
+
+        place, prompt = seen.pair(row)
+        inputs = self._inputs(seen.state[place].image, prompt)
+        settings = GenerationConfig(max_new_tokens=1, pad_token_id=self._stops[0], return_dict_in_generate=True)
+        written = self._model.generate(**inputs, generation_config=settings)
+        return cache_bytes(written.past_key_values), inputs["input_ids"].shape[1]
 
     def _batch(self, asked: Sequence[Asked], seen: Seen, decoding: Decoding) -> list[Answer]:
         if self.shares:
@@ -158,7 +169,6 @@ class ImageTextBackend(TransformersBackend):
 
         with self._inference():
             inputs = self._inputs(image, prompt)
-            inputs.pop("labels", None)
             length = inputs["input_ids"].shape[1]
             self._require_context(prompt, length, decoding)
             draws = OwnDraws(RowSeeded([row.key for row in rows], decoding, self.device), length)

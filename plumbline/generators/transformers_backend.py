@@ -192,14 +192,18 @@ class TransformersBackend:
     def _rows_that_fit(self, seen: Seen, decoding: Decoding) -> int:
         """Return how many answers the free memory has room for, by what the longest prompt takes: a power of two."""
         longest = max(seen.rows, key=lambda row: len(row.question.text))
-        from plumbline.generators.sampling import cache_bytes
-
         with self._inference():
-            read = self._read(seen.state, [seen.pair(longest)])
-        tokens = read.mask.shape[1]
-        bytes_a_row = cache_bytes(read.cache) / tokens * (tokens + decoding.max_new_tokens)
+            cached, tokens = self._cached(seen, longest)
+        bytes_a_row = cached / tokens * (tokens + decoding.max_new_tokens)
         rows = int(_ROOM_TO_USE * free_memory(self.device) / bytes_a_row)
         return 1 << (min(max(rows, 1), MOST_ROWS).bit_length() - 1)
+
+    def _cached(self, seen: Seen, row: Asked) -> tuple[int, int]:
+        """Return the bytes of the cache of a prompt that was read, and its tokens."""
+        from plumbline.generators.sampling import cache_bytes
+
+        read = self._read(seen.state, [seen.pair(row)])
+        return cache_bytes(read.cache), read.mask.shape[1]
 
     def _batch(self, asked: Sequence[Asked], seen: Seen, decoding: Decoding) -> list[Answer]:
         import torch

@@ -14,6 +14,8 @@ from plumbline.encoders import batching
 from plumbline.encoders.batching import CPU_BATCH_ROWS, CPU_BATCH_SIDE, MOST_ROWS, plan_batch_rows
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.encoders.folders import checkpoint_files, load_encoder
+from plumbline.encoders.images import ImageFiles, image_batches, with_pillow
+from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 from resources.checkout import PROJECT
@@ -258,3 +260,21 @@ def test_without_a_size_images_are_embedded_at_the_planned_one(images, cache):
     embed(encoder, images, cache, batch_rows=None, shard_rows=20)
     assert encoder.batches == [16, 4, 3]
     assert embed(encoder, images, cache, batch_rows=16, shard_rows=20).work.forward_passes == 0
+
+
+def test_batches_for_a_gpu_are_the_same_grey_levels_in_pinned_memory(tmp_path, monkeypatch):
+    files, asked, empty = ImageFiles(*write_images(tmp_path, 5)), [], torch.empty
+
+    def without_a_gpu(*shape, pin_memory, **options):
+        asked.append(pin_memory)
+        return empty(*shape, **options)
+
+    def batches(device):
+        with image_batches(files, [Span(0, 3), Span(3, 5)], with_pillow(MeanColour()), device=device) as stacked:
+            return list(stacked)
+
+    expected = batches("cpu")
+    monkeypatch.setattr(torch, "empty", without_a_gpu)
+    for pinned, plain in zip(batches("cuda:0"), expected, strict=True):
+        assert pinned.dtype == torch.uint8 and torch.equal(pinned, plain)
+    assert asked == [True, True]

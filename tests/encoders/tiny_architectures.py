@@ -198,12 +198,12 @@ def write_bridgetower(folder, *, seed=3):
     _save(folder, transformers.BridgeTowerForImageAndTextRetrieval, config, processor, seed)
 
 
-def write_owlv2(folder, *, seed=3):
-    _write_owl(folder, "Owlv2", seed)
+def write_owlv2(folder, *, seed=3, longest=16):
+    _write_owl(folder, "Owlv2", seed, longest)
 
 
-def write_owlvit(folder, *, seed=3):
-    _write_owl(folder, "OwlViT", seed)
+def write_owlvit(folder, *, seed=3, longest=16):
+    _write_owl(folder, "OwlViT", seed, longest)
 
 
 BUILDERS = {
@@ -233,25 +233,30 @@ def _transformers():
     return transformers
 
 
-def _write_owl(folder, kind, seed):
+def _write_owl(folder, kind, seed, longest):
     processing, images, configured, model = (
         getattr(_transformers(), f"{kind}{part}")
         for part in ("Processor", "ImageProcessorPil", "Config", "ForObjectDetection")
     )
-    processor = processing(images(size={"height": SIZE, "width": SIZE}), _owl_tokenizer())
+    processor = processing(images(size={"height": SIZE, "width": SIZE}), _owl_tokenizer(longest))
     _save(folder, model, configured(**_owl_towers(processor.tokenizer)), processor, seed)
 
 
-def _owl_tokenizer():
+def _owl_tokenizer(longest):
     # Token 0 is the padding, as in the released checkpoints, where it is the letter "!".
-    return _tokenizer(first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=24)
+    return _tokenizer(first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=longest)
 
 
 def _owl_towers(tokenizer):
     ends = {"bos_token_id": len(tokenizer) - 2, "eos_token_id": len(tokenizer) - 1}
     text = {"hidden_size": 24, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2}
     return {
-        "text_config": {**text, "vocab_size": len(tokenizer), "max_position_embeddings": 24, **ends},
+        "text_config": {
+            **text,
+            "vocab_size": len(tokenizer),
+            "max_position_embeddings": tokenizer.model_max_length,
+            **ends,
+        },
         "vision_config": {**_VISION, "patch_size": 8, "num_hidden_layers": 2},
         "projection_dim": 24,
     }

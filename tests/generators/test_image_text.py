@@ -139,15 +139,16 @@ def test_a_run_that_was_killed_goes_on_with_the_same_answers(loaded, subjects, t
     assert rest.frame.equals(whole.frame)
 
 
-def test_rows_are_as_many_as_fit_and_fewer_where_memory_runs_out(loaded, subjects, monkeypatch):
+@pytest.mark.parametrize(("name", "tokens"), [("gemma3", 90), ("paligemma", 60)])
+def test_rows_are_as_many_as_fit_and_fewer_where_memory_runs_out(name, tokens, loaded, subjects, monkeypatch):
     from plumbline.generators import transformers_backend
 
-    _, backend = loaded("gemma3")
+    _, backend = loaded(name)
     asked = rows(backend, subjects, DECODING)
     together = answered(backend, asked, DECODING)
     monkeypatch.setattr(backend, "rows_at_once", None)
-    # 2 layers x keys and values x 2 heads x 8 wide x 4 bytes; 60 to 90 tokens and 8 new ones.
-    monkeypatch.setattr(transformers_backend, "free_memory", lambda device: 12 * 2 * 2 * 2 * 8 * 4 * 90 / 0.4)
+    # 2 layers x keys and values x 2 heads x 8 wide x 4 bytes, for so many tokens and the new ones.
+    monkeypatch.setattr(transformers_backend, "free_memory", lambda device: 12 * 2 * 2 * 2 * 8 * 4 * tokens / 0.4)
     batch, tried = backend._batch, []
 
     def short_of_memory(asked, *rest):
