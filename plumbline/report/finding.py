@@ -154,14 +154,10 @@ def _rank(finding: Finding) -> tuple[int, int, str, float, tuple[str, ...], str]
 
 
 def _with_company(finding: Finding, group: list[Finding]) -> Finding:
-    if len(group) == 1:
+    if len(group) == 1 or finding.tone in ("gain", "cost"):
         return finding
     if finding.tone in ("harm", "robust"):
         return replace(finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}.")
-    if finding.topic[0] == "transfer" and finding.tone in ("gain", "cost"):
-        return replace(finding, sentence=f"{finding.sentence} {_transfers(group)}")
-    if finding.tone in ("gain", "cost"):
-        return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
     if finding.topic[0] == "weak":
         return replace(finding, sentence=f"{finding.sentence} The same of {len(group)} models.")
     counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
@@ -176,16 +172,6 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
     else:
         company = f"Undefined in {counts['undefined']} of {len(group)} models."
     return replace(finding, sentence=f"{finding.sentence} {company}")
-
-
-def _gains(group: list[Finding]) -> str:
-    raised = sum(f.tone == "gain" for f in group)
-    return f"It raises the mean in {raised} of {len(group)} models{_least(group)}."
-
-
-def _transfers(group: list[Finding]) -> str:
-    worse, better = (sum(f.tone == tone for f in group) for tone in ("cost", "gain"))
-    return f"Of {len(group)} models it makes something worse in {worse} and only improves in {better}."
 
 
 def _least(group: list[Finding]) -> str:

@@ -17,7 +17,6 @@ import polars as pl
 
 from plumbline.catalog.schema import row_ids
 from plumbline.metrics.associations import OTHERS
-from plumbline.metrics.paired.mitigations import IMPROVED
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.finding import groups_of
 from plumbline.report.data import data_findings, even_models
@@ -28,8 +27,9 @@ from plumbline.report.language import check_findings, word_findings
 from plumbline.report.language_words import STAND_IN, people
 from plumbline.report.numbers import confidence, count, p_value
 from plumbline.report.reading import Reading, Selection
-from plumbline.report.recommendation import recommended, transfer_findings, why_none
-from plumbline.report.rows import Row, defined, or_nan, where
+from plumbline.report.recommendation import advice as mitigation_advice
+from plumbline.report.recommendation import transfer_findings
+from plumbline.report.rows import defined, or_nan, where
 from plumbline.report.scorecard import (
     QUESTIONS,
     Kind,
@@ -42,7 +42,7 @@ from plumbline.report.scorecard import (
     scorecard,
     value_text,
 )
-from plumbline.report.transfer import Tried, change, change_interval, row_words, tried
+from plumbline.report.transfer import Tried, tried
 from plumbline.report.vocabulary import (
     ATTRIBUTE_TITLES,
     attribute_title,
@@ -470,7 +470,9 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
     if where(card, model=model)["kind"][0] == "encoder" and by_state["Evidence"]:
-        tries = [_mitigated(candidates, inputs) for candidates in _tried(inputs) if candidates[0].model == model]
+        tries = [
+            mitigation_advice(candidates, inputs.audit) for candidates in _tried(inputs) if candidates[0].model == model
+        ]
         lines += tries or ["Try mitigations on it; none was tried."]
     if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
@@ -580,7 +582,7 @@ def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     untried = encoders and encoders[0] not in {each[0].model for each in candidates}
     if untried and _tested(where(card, model=encoders[0], state="evidence")):
         lines.append(f"Try mitigations on {encoders[0]}; none was tried.")
-    return tuple([*lines, *(_mitigated(each, inputs) for each in candidates)][:5])
+    return tuple([*lines, *(mitigation_advice(each, inputs.audit) for each in candidates)][:5])
 
 
 def _tried(inputs: ReportInputs) -> list[list[Tried]]:
@@ -611,24 +613,6 @@ def _choice(card: pl.DataFrame) -> list[str]:
     right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
     fewest = f"{evident[best]} of {len(tested[best])}"
     return [f"Prefer {best}: evidence of bias in the fewest questions ({fewest}){right}."]
-
-
-def _mitigated(candidates: Sequence[Tried], inputs: ReportInputs) -> str:
-    whose = f"{candidates[0].model} on {candidates[0].dataset}"
-    best = recommended(candidates)
-    if best is None:
-        return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
-    change = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
-    helps = _changed(change, inputs.audit)
-    return f"For {whose} use {best.name}: it {helps}; no evidence that it makes anything worse."
-
-
-def _changed(row: Row, reading: Reading) -> str:
-    falls = row["value"] < 0
-    size = {**row, **{name: -row[end] for name, end in _MIRRORED if defined(row[end])}} if falls else row
-    by = change(size).lstrip("+")
-    sure = f"{confidence(reading.confidence)} CI {change_interval(size)}; {p_value(row['q'], 'q')}"
-    return f"{'lowers' if falls else 'raises'} {row_words(row)} by {by} ({sure})"
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What to use for a checkpoint, and what it would make worse: one rule, and the sentences that it leads to.
+"""What to use for a checkpoint, and what it would make worse: one rule, and the sentence that it leads to.
 
 A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
 no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
-from plumbline.mitigations.settings import METHODS
+from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
 from plumbline.report.finding import Finding
-from plumbline.report.numbers import MINUS, bare_p, count, number, points
+from plumbline.report.numbers import bare_p, confidence, count, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, reason_of
 from plumbline.report.transfer import (
@@ -30,14 +29,8 @@ from plumbline.report.transfer import (
     is_share,
     place,
     row_words,
-    stated,
     tried,
-    undefined_rows,
 )
-from plumbline.report.vocabulary import listed
-
-IN_NUMBERS = 2
-"""How many changes a sentence tells in numbers; it counts the others."""
 
 
 def is_recommended(one: Tried) -> bool:
@@ -59,52 +52,30 @@ def _merit(one: Tried) -> tuple[float, ...]:
     return tuple(merit)
 
 
-def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
-    """Return what to use for a checkpoint on a dataset, and then what each other mitigation did to it.
+def advice(candidates: Sequence[Tried], reading: Reading) -> str:
+    """Return in one sentence what to use for a checkpoint on a dataset, or that nothing tried can be recommended.
 
     Parameters
     ----------
     candidates : sequence of Tried
         What was tried on one checkpoint and dataset; at least one.
-
-    Returns
-    -------
-    list of str
-        Paragraphs: the answer, then one a mitigation that changes something, then those that change nothing.
     """
-    chosen = recommended(candidates)
-    where = f"{candidates[0].model} on {candidates[0].dataset}"
-    if chosen:
-        helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence, most=3)}."
-        sentences = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
-    else:
-        sentences = [f"For {where}, no mitigation that was tried can be recommended: {why_none(candidates)}."]
-    others = [one for one in candidates if one is not chosen]
-    silent = [one for one in others if not _changes(one)]
-    sentences += [_other(one, reading) for one in others if one not in silent]
-    return sentences + ([_silence(silent)] if silent else [])
+    whose, best = f"{candidates[0].model} on {candidates[0].dataset}", recommended(candidates)
+    if best is None:
+        return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
+    helps = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
+    costs = "" if best.of(*COSTS) else "; what it costs was not measured"
+    return (
+        f"For {whose} use {best.name}: it {_changed(helps, reading)}; no evidence that it makes anything worse{costs}."
+    )
 
 
-def changed(rows: Sequence[Row], level: float, *, most: int = IN_NUMBERS) -> str:
-    """Return what falls and what rises as the predicate of a sentence, the foremost in numbers, the rest counted.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        At least one, all of one verdict: improved or worsened.
-    level : float
-        Coverage of the intervals.
-    most : int
-        How many are told in numbers.
-    """
-    leading = foremost(rows, most)
-    falls, rises = ([r for r in leading if (r["value"] < 0) is down] for down in (True, False))
-    verbs = (("lowers", falls), ("raises", rises))
-    parts = [f"{verb} {listed([stated(row, level) for row in of_verb])}" for verb, of_verb in verbs if of_verb]
-    if len(rows) > len(leading):
-        verb = "improves" if rows[0]["verdict"] == IMPROVED else "worsens"
-        parts.append(f"{verb} {count(len(rows) - len(leading))} more")
-    return listed(parts)
+def _changed(row: Row, reading: Reading) -> str:
+    falls = row["value"] < 0
+    ends = (("value", "value"), ("ci_low", "ci_high"), ("ci_high", "ci_low"))
+    size = {**row, **{name: -row[end] for name, end in ends if defined(row[end])}} if falls else row
+    sure = f"{confidence(reading.confidence)} CI {change_interval(size)}; {p_value(row['q'], 'q')}"
+    return f"{'lowers' if falls else 'raises'} {row_words(row)} by {change(size).lstrip('+')} ({sure})"
 
 
 def foremost(rows: Sequence[Row], most: int) -> list[Row]:
@@ -117,49 +88,6 @@ def foremost(rows: Sequence[Row], most: int) -> list[Row]:
         order.append((turns[kind], place(row), row))
         turns[kind] += 1
     return [row for _, _, row in sorted(order, key=lambda item: item[:2])[:most]]
-
-
-def _changes(one: Tried) -> list[Row]:
-    return [row for row in one.rows if row["verdict"] in (IMPROVED, WORSENED)]
-
-
-def _probes(one: Tried, level: float) -> str:
-    rows = one.of("trident")
-    better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
-    if not better and not worse:
-        return ""
-    sentence = f"On the Trident probes it improves {len(better)} and worsens {len(worse)} of {len(rows)} rates"
-    return f"{sentence}, most of all {stated(foremost(worse, 1)[0], level)}." if worse else f"{sentence}."
-
-
-def _unworsened(one: Tried) -> str:
-    """Say what is not known to get worse, without calling it unchanged."""
-    judged, costs = one.of(*JUDGED), one.of(*COSTS)
-    sentence = f"There is no evidence that it makes any of the {len(judged)} bias measures worse"
-    sentence += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
-    sentence += f"{_reach([*judged, *costs])}."
-    if undefined := undefined_rows(one.rows):
-        sentence += f" Nothing can be said of {count(len(undefined))} of its comparisons (undefined)."
-    return sentence
-
-
-def _reach(rows: Sequence[Row]) -> str:
-    """Say how large a worsening the intervals of rows without evidence still allow, in each unit."""
-    worst: dict[tuple[bool, str], tuple[float, str]] = {}
-    for row in rows:
-        end = row["ci_high"] if row["better"] == "lower" else row["ci_low"]
-        if row["verdict"] == NO_EVIDENCE and defined(end) and (end > 0) == (row["better"] == "lower"):
-            unit = (is_share(row), row["better"])
-            worst[unit] = max(worst.get(unit, (0.0, "")), (abs(end), row_words(row)))
-    allowed = [
-        f"{('+' if better == 'lower' else MINUS)}{_size(end, share=share)} in {words}"
-        for (share, better), (end, words) in worst.items()
-    ]
-    return f"; the intervals still allow {listed(allowed)}" if allowed else ""
-
-
-def _size(value: float, *, share: bool) -> str:
-    return points(value).lstrip("+") if share else number(value)
 
 
 def why_none(candidates: Sequence[Tried]) -> str:
@@ -180,54 +108,6 @@ def why_none(candidates: Sequence[Tried]) -> str:
     return f"there is no evidence in {count(n)} images that one improves a bias measure"
 
 
-def _other(one: Tried, reading: Reading) -> str:
-    """Say what a mitigation that is not the chosen one does, good and bad in one sentence."""
-    if one.leaking:
-        return (
-            f"{one.name} is shown for comparison only: images that it is judged on had a say in its fit, so that "
-            f"it looks better than it is."
-        )
-    level, costs = reading.confidence, one.of(*COSTS, verdict=WORSENED)
-    clause = ", but ".join(changed(rows, level) for rows in (one.improved, one.worsened) if rows)
-    if costs:
-        clause = f"{clause}, and it costs: it {changed(costs, level, most=1)}" if clause else changed(costs, level)
-    sentences = [f"{one.name} {clause}."] if clause else []
-    sentences += _beside(one, reading)
-    if is_recommended(one):
-        sentences.append("It passes the same rule and improves fewer of the six, or by less.")
-    return " ".join(sentences) + _takes(one)
-
-
-def _takes(one: Tried) -> str:
-    return f" {METHODS[one.method].takes}." if one.method in METHODS else ""
-
-
-def _beside(one: Tried, reading: Reading) -> list[str]:
-    """Say what happens off the bias measures: on the probes, and to accuracy that rises."""
-    level = reading.confidence
-    if one.of(*JUDGED):
-        sentences = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
-        sentences += [probes] if (probes := _probes(one, level)) else []
-    else:
-        better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
-        parts = ([changed(better, level, most=1)] if better else []) + ([changed(worse, level)] if worse else [])
-        sentences = [f"{one.name} is not judged on the bias measures, only on the Trident probes."]
-        sentences += [f"There it {', but '.join(parts)}."] if parts else []
-    gained = one.of(*COSTS, verdict=IMPROVED)
-    return sentences + ([f"It {changed(gained, level)}."] if gained else [])
-
-
-def _silence(silent: Sequence[Tried]) -> str:
-    """Say of which mitigations there is no evidence, and what their intervals still allow."""
-    names = listed([one.name for one in silent])
-    rows = [row for one in silent for row in one.rows]
-    if len(undefined_rows(rows)) == len(rows):
-        return f"Of {names} nothing can be said: every comparison is undefined."
-    they, s = ("they", "") if len(silent) > 1 else ("it", "s")
-    sentence = f"There is no evidence that {names} change{s} anything. This does not show that {they} change{s} nothing"
-    return f"{sentence}{_reach(rows)}."
-
-
 # --- What mitigations do to each checkpoint, one finding a mitigation, model and dataset.
 
 _BIAS = (*JUDGED, "trident")
@@ -245,28 +125,22 @@ def transfer_findings(transfer: pl.DataFrame | None, reading: Reading) -> list[F
         return []
     cells = transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
     candidates = [one for d, m in cells for one in tried(transfer, dataset=d, model=m, leaking=reading.leaking)]
-    return [_finding(one, reading) for one in candidates if one.rows and not one.leaking]
+    return [_finding(one) for one in candidates if one.rows and not one.leaking]
 
 
-def _finding(one: Tried, reading: Reading) -> Finding:
+def _finding(one: Tried) -> Finding:
     better = one.of(*_BIAS, verdict=IMPROVED)
     worse = one.worsened + one.of("trident", verdict=WORSENED)
     costs = one.of(*COSTS, verdict=WORSENED)
-    level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
+    if worse and better:
+        return _of(one, "cost", worse, f"{one.condition} helps in one place and harms in another")
     if worse:
-        clause = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
-        clause += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
-        short = (
-            f"{one.condition} helps in one place and harms in another" if better else f"Made worse by {one.condition}"
-        )
-        return _of(one, "cost", worse, short, f"{subject} {clause}.")
+        return _of(one, "cost", worse, f"Made worse by {one.condition}")
     if costs:
-        helped = f"{changed(better, level)}, but " if better else ""
-        return _of(one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}.")
+        return _of(one, "cost", costs, f"Cost of {one.condition}")
     if better:
-        clause = f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
-        return _of(one, "gain", better, f"Improved by {one.condition}", clause)
-    return _nothing(one, subject)
+        return _of(one, "gain", better, f"Improved by {one.condition}")
+    return _nothing(one, f"{one.model} on {one.dataset}: {one.name}")
 
 
 def _nothing(one: Tried, subject: str) -> Finding:
@@ -282,15 +156,16 @@ def _nothing(one: Tried, subject: str) -> Finding:
     return _of(one, "none", known, f"no evidence of a change by {one.condition}", sentence)
 
 
-def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str) -> Finding:
+def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str = "") -> Finding:
     first = foremost(rows, 1)[0] if tone in ("cost", "gain") else rows[0]
+    in_short = f"{one.model} on {one.dataset}: {short}, first {row_words(first)} ({change(first)})."
     return Finding(
         tone=tone,
         topic=("transfer", one.dataset, one.condition),
         model=one.model,
         dataset=one.dataset,
         short=short,
-        sentence=sentence,
+        sentence=sentence or in_short,
         value=first["value"] if defined(first["value"]) else float("nan"),
         value_text=change(first),
         interval_text=change_interval(first),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
@@ -18,7 +18,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share
 from plumbline.report.numbers import bare_p, count, interval, points, with_interval
 from plumbline.report.reading import Reading
-from plumbline.report.recommendation import advice, recommended
+from plumbline.report.recommendation import advice, foremost, recommended
 from plumbline.report.rows import in_order, where
 from plumbline.report.transfer import (
     COSTS,
@@ -30,7 +30,9 @@ from plumbline.report.transfer import (
     change_interval,
     place,
     row_title,
+    row_words,
     tried,
+    undefined_rows,
 )
 from plumbline.report.vocabulary import suite_title
 
@@ -139,6 +141,26 @@ def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[s
     return Listing(heads, rows, note=note)
 
 
+def glance_listing(own: Sequence[Tried]) -> Listing:
+    """List of each mitigation of a model how many bias measures it changes, what it costs most, and how it works."""
+    rows = []
+    for one in own:
+        most = foremost(one.of(*COSTS, verdict=WORSENED), 1)
+        cost = f"{row_title(most[0])} {change(most[0])}" if most else "–"
+        how = METHODS[one.method].takes if one.method in METHODS else "–"
+        rows.append((one.name, _counted(one), cost, how, "; ".join(_caveats(one))))
+    return Listing(("Mitigation", "Bias measures", "Largest cost", "How", "Note"), rows)
+
+
+def _caveats(one: Tried) -> Iterator[str]:
+    if one.leaking:
+        yield "for comparison only: images that it is judged on had a say in its fit"
+    if one.disputed:
+        yield f"readings disagree: {row_words(one.disputed[0])} gets worse"
+    if undefined := undefined_rows(one.rows):
+        yield f"undefined comparisons: {count(len(undefined))}"
+
+
 def _counted(one: Tried) -> str:
     judged = one.of(*JUDGED)
     if not judged:
@@ -196,7 +218,8 @@ def _overview(by_model: list[list[Tried]], dataset: str) -> Part:
 
 def _of_model(own: list[Tried], inputs: ReportInputs) -> Part:
     model, dataset = own[0].model, own[0].dataset
-    part = Part.of(f"{dataset}: {model}", changes(own, model=model, dataset=dataset), notes=advice(own, inputs.audit))
+    part = Part.of(f"{dataset}: {model}", changes(own, model=model, dataset=dataset), notes=[advice(own, inputs.audit)])
+    part.tables.append(("Each at a glance", glance_listing(own)))
     if inputs.transfer is not None:
         rows = inputs.transfer.filter(model=model, dataset=dataset)
         part.listings.append(("Every comparison in numbers", transfer_listing(rows)))
