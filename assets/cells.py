@@ -21,7 +21,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
-from plumbline.metrics.cell import Cell, build_cell, without_small_groups
+from plumbline.metrics.cell import Cell, build_cell, personal_attributes, without_small_groups
 from plumbline.metrics.family import with_lineage
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.judging import judge_mitigations
@@ -29,7 +29,6 @@ from plumbline.mitigations.retrieval import retrieval_rows
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.provenance.code_versions import code_version
 from plumbline.recording import unrecorded
-from plumbline.statistics.groups import attribute_groups
 from plumbline.storage import Committed
 from resources.workspace import Workspace
 
@@ -250,9 +249,7 @@ class StoredCell:
         """
         if (least := self.workspace.dataset_entry(self.dataset).least_shown) > 1:
             records = self.workspace.lake.read_table("extended_records", manifest=self.extended)
-            persons = [groups.attribute for groups in attribute_groups(records)]
-            crossed = [f"{name}_gender" for name in persons]
-            frame = without_small_groups(frame, ["auto_gender", *persons, *crossed], least=least)
+            frame = without_small_groups(frame, personal_attributes(records), least=least)
         return with_lineage(
             frame,
             dataset_digest=self.records.details["dataset_digest"],

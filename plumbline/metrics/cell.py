@@ -20,6 +20,7 @@ from plumbline.datasets.filters import RowFilter
 from plumbline.errors import MetricError, StorageError
 from plumbline.parts import rows_of_parts
 from plumbline.reasons import encode, in_words, joined, reason
+from plumbline.statistics.groups import attribute_groups
 
 
 @dataclass(frozen=True)
@@ -348,6 +349,12 @@ def base_row(cell: Cell | CellName, **columns: object) -> Row:
     """Return the columns that every plain estimate of a cell has."""
     row: Row = {"model": cell.model, "dataset": cell.dataset, "condition": "before", "statistic": "estimate"}
     return row | columns
+
+
+def personal_attributes(records: pl.DataFrame) -> list[str]:
+    """Return the attributes of persons that metric rows of some records may be about, crossed with gender or not."""
+    persons = [groups.attribute for groups in attribute_groups(records)]
+    return ["auto_gender", *persons, *(f"{name}_gender" for name in persons)]
 
 
 def without_small_groups(frame: pl.DataFrame, attributes: Collection[str], *, least: int) -> pl.DataFrame:

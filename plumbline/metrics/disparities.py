@@ -153,7 +153,7 @@ def max_skew(
     >>> plumbline.max_skew([12, 8], [100, 100]).value
     0.5
     >>> predicted, race = ["thief", "person", "thief", "person"] * 50, ["Black", "Black", "Black", "White"] * 50
-    >>> skew = plumbline.max_skew(predicted, groups=race, event="thief", smoothing=0.5, interval=True, seed=1)
+    >>> skew = plumbline.max_skew(predicted, groups=race, event="thief", smoothing=1 / 2, interval=True, seed=1)
     >>> round(skew.value, 1), skew.p < 0.001
     (66.9, True)
     """

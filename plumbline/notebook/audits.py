@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names
 from plumbline.datasets.filters import row_filter
+from plumbline.datasets.grouping import crossed_name
+from plumbline.datasets.grouping import without_small_groups as labels_of_shown_groups
 from plumbline.datasets.ingestion import dataset_digest
+from plumbline.datasets.records import audited_attributes
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.errors import ConfigError, EncodingError
-from plumbline.metrics.cell import Cell, build_cell, text_products, texts_of
+from plumbline.metrics.cell import Cell, build_cell, personal_attributes, text_products, texts_of, without_small_groups
 from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
 from plumbline.metrics.inputs import as_seed
 from plumbline.metrics.registry import FAMILIES, metric_table
@@ -24,6 +27,9 @@ from plumbline.notebook.labels import records_of
 from plumbline.notebook.models import Logit, as_vectors, embed_pictures, embedder_of
 from plumbline.notebook.results import Audit
 from plumbline.version import __version__
+
+MIN_SHOWN = 5
+"""Images of the smallest group that is shown by default, as of a user's own table in the pipeline."""
 
 Texts = Mapping[str, Any] | Callable[[Sequence[str]], Any] | Any
 """Vectors of texts: by text, by a function of texts, or (t, d) in the order of `plumbline.prompts`."""
@@ -110,6 +116,9 @@ def audit_features(
     name: str = "model",
     dataset: str = "images",
     image_ids: Sequence[str] | None = None,
+    attributes: Sequence[str] = (),
+    crosses: Sequence[Sequence[str]] = (),
+    min_shown: int = MIN_SHOWN,
     filters: Mapping[str, str] | None = None,
     logit: Logit = "dot",
     logit_scale: float | None = None,
@@ -140,6 +149,13 @@ def audit_features(
         What model and images are called in the table; random draws are named after them.
     image_ids : sequence of str, optional
         By default the digest of each vector. Draws follow the ids, so that the order of the images changes no number.
+    attributes : sequence of str
+        Further columns of the labels that people are compared by, such as `department`, of any number of groups.
+    crosses : sequence of sequences of str
+        Attributes to cross, such as `("disability", "gender")`; race and gender are crossed anyway.
+    min_shown : int
+        Images of the smallest group that is shown; smaller ones are left out, and whatever would let them be worked
+        out. 1 shows every group.
     filters : mapping of str to str, optional
         Suite -> a named row filter of the published studies.
     logit : {"dot", "scaled_cosine"}
@@ -184,7 +200,9 @@ def audit_features(
     settings = _settings(seed, statistics)
     images = as_vectors(image_features, where="image_features")
     ids = image_ids or [digest_bytes(row.tobytes()) for row in images]
-    records = records_of(labels, ids, dataset=dataset)
+    records = records_of(labels, ids, dataset=dataset, attributes=attributes)
+    if labels is not None and (min_shown > 1 or crosses):
+        records = _shown(records, crosses, least=min_shown)
     asked = asked_suites(suites, records, classes=classes, wording=wording)
     if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked)):
         raise ConfigError(
@@ -209,11 +227,28 @@ def audit_features(
         logit_scale=logit_scale or 1.0,
         images=images if labels is None else None,
     )
-    return Audit(_table(cell, embedded, settings, margins or {}), settings, cell)
+    return Audit(_table(cell, embedded, settings, margins or {}, least=min_shown), settings, cell)
+
+
+def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: int) -> pl.DataFrame:
+    """Return the records with crossed attributes, and without the labels of groups that are too small to be shown."""
+    groups = [name for name in audited_attributes(records) if records[name].count()]
+    both = [("race", "gender")] if {"race", "gender"} <= {*groups} else []
+    if strange := [name for names in crosses for name in names if name not in groups]:
+        raise ConfigError(
+            "only attributes with labels can be crossed", where="crosses", found=strange[0], expected=", ".join(groups)
+        )
+    crossed = {crossed_name(names): names for names in (*both, *crosses)}
+    return labels_of_shown_groups(records, groups, crossed, least=least)[0]
 
 
 def _table(
-    cell: Cell, embedded: Mapping[str, NDArray[np.float32]], settings: MetricSettings, margins: Mapping[str, float]
+    cell: Cell,
+    embedded: Mapping[str, NDArray[np.float32]],
+    settings: MetricSettings,
+    margins: Mapping[str, float],
+    *,
+    least: int,
 ) -> pl.DataFrame:
     """Return the metric table of one cell and of its text space."""
     digest = dataset_digest(cell.records, pl.DataFrame(schema=QUARANTINE_SCHEMA))
@@ -223,6 +258,9 @@ def _table(
     space = [load_suite(name) for name in TEXT_SPACE_SUITES]
     known = [suite for suite in space if all(text in embedded for text in suite.texts)]
     frames = [family_rows(family, cell, settings=settings) for family in FAMILIES.values()]
+    if least > 1:
+        persons = personal_attributes(cell.records)
+        frames = [without_small_groups(frame, persons, least=least) for frame in frames]
     lineage = [with_lineage(frame, cell_id=identity, dataset_digest=digest) for frame in frames]
     lineage.append(with_lineage(text_space_rows(cell.model, known, embedded, settings=settings), cell_id=identity))
     return metric_table(

@@ -14,16 +14,19 @@ _AUTOMATIC = ("auto_gender", "auto_gender_probability", "auto_gender_margin", "c
 _LONGEST = 8
 
 
-def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str) -> pl.DataFrame:
-    """Return the records of n images in `EXTENDED_SCHEMA`: what the caller does not know is null.
+def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attributes: Sequence[str] = ()) -> pl.DataFrame:
+    """Return the records of n images in `EXTENDED_SCHEMA` and the caller's own attributes; what is not known is null.
 
     Parameters
     ----------
     labels : table or None
         A polars or pandas frame, a mapping of column to values, or a sequence of mappings; n rows in the order of the
-        images. Columns are those of records: `gender`, `race`, `age_group` and so on; others are not read.
+        images. Columns are those of records, `gender`, `race`, `age_group` and so on, and `attributes`; others are not
+        read.
     image_ids : sequence of str
         Stand where `labels` has no column `image_id`.
+    attributes : sequence of str
+        Columns of groups of the caller's own, such as `department`.
 
     Raises
     ------
@@ -39,20 +42,25 @@ def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str) -> pl.Dat
             found=f"{table.height} rows of labels, {n} images",
             expected=f"{n} rows",
         )
-    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC) if name in table.columns]
+    if lacking := [name for name in attributes if name not in table.columns]:
+        raise DatasetError(
+            "the labels have no such column", where="attributes", found=lacking[0], expected=", ".join(table.columns)
+        )
+    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *attributes) if name in table.columns]
     if labels is not None and not known:
         raise DatasetError(
             "no column of the labels is one that people are compared by",
             where="labels",
             found=", ".join(table.columns[:_LONGEST]) or "no column",
             expected=f"one of {', '.join(LABEL_COLUMNS)}",
-            hint="rename your columns, such as labels.rename({'sex': 'gender'})",
+            hint="rename your columns, such as labels.rename({'sex': 'gender'}), or name them with `attributes`",
         )
-    given = {name: _texts(table[name], kind) for name, kind in EXTENDED_SCHEMA.items() if name in table.columns}
+    schema = EXTENDED_SCHEMA | {name: pl.String for name in attributes if name not in EXTENDED_SCHEMA}
+    given = {name: _texts(table[name], kind) for name, kind in schema.items() if name in table.columns}
     ids = pl.Series("image_id", list(image_ids), dtype=pl.String)
     columns = {"image_id": ids, "path": ids.alias("path"), "dataset": pl.repeat(dataset, n, eager=True)} | given
     return pl.DataFrame(
-        [columns.get(name, pl.repeat(None, n, dtype=kind, eager=True)).alias(name) for name, kind in _schema()]
+        [columns.get(name, pl.repeat(None, n, dtype=kind, eager=True)).alias(name) for name, kind in schema.items()]
     )
 
 
@@ -77,10 +85,6 @@ def as_table(labels: Any) -> pl.DataFrame:
 
 def _listed(values: Any) -> Any:
     return values if isinstance(values, pl.Series) else list(values)
-
-
-def _schema() -> list[tuple[str, type[pl.DataType]]]:
-    return list(EXTENDED_SCHEMA.items())
 
 
 def _texts(column: pl.Series, kind: type[pl.DataType]) -> pl.Series:

@@ -64,7 +64,7 @@ def vectors():
 @pytest.fixture(scope="module")
 def found(faces, vectors):
     return plumbline.audit_features(
-        faces[1], text_features=vectors, labels=faces[0], suites=SUITES, logit_scale=50.0, seed=7, **QUICK
+        faces[1], text_features=vectors, labels=faces[0], suites=SUITES, logit_scale=50.0, seed=7, min_shown=1, **QUICK
     )
 
 
@@ -141,6 +141,20 @@ def test_labels_are_texts_numbers_among_them_and_may_be_missing(faces, vectors):
     assert groups.select("group", "n").rows() == [("30", N // 2), ("40", N // 4)]
 
 
+def test_any_column_may_define_groups_and_small_ones_are_not_shown(faces, vectors):
+    team = ["law"] * 111 + ["it"] * 120 + ["porter"] * 6 + ["board"] * 3
+    labels = {"gender": (["woman", "man", "non-binary"] * 80), "team": team, "file": [str(i) for i in range(N)]}
+    asked = {"attributes": ["team"], "crosses": [("team", "gender")]}
+    rows = small(faces[1], vectors, labels, **asked).filter(metric="outcome_proportion", event="crime")
+    by = {key[0]: set(of["group"]) for key, of in rows.group_by("attribute")}
+    assert set(by) == {"gender", "team", "team × gender"}, "a file name is no group"
+    assert by["gender"] == {"man", "woman", "non-binary"} and "law_non-binary" in by["team × gender"]
+    assert by["team"] == {"law", "it"}, "of the board alone a total less the others would tell"
+    assert rows.filter(pl.col("n") < 5).is_empty()
+    shown = small(faces[1], vectors, labels, **asked, min_shown=1).filter(group="board", metric="outcome_proportion")
+    assert shown["n"].unique().to_list() == [3]
+
+
 def test_a_control_has_no_labels(faces, vectors):
     table = small(faces[1], vectors, None, suites=["crime", "templates"], logit_scale=10.0)
     assert {"harm_rate", "intra_set_cosine"} <= set(table["metric"])
@@ -159,6 +173,8 @@ def test_a_control_has_no_labels(faces, vectors):
         ({"text_features": {}}, EncodingError, r"21 of 21 texts[\s\S]*a photo of a white man"),
         ({"text_features": np.ones((4, D))}, EncodingError, r"\(4, 16\)[\s\S]*\(21, d\)"),
         ({"text_features": np.ones((21, 4))}, EncodingError, "4 numbers a text, 16 an image"),
+        ({"attributes": ["team"]}, DatasetError, "team[\\s\\S]*gender"),
+        ({"crosses": [("gender", "race")]}, ConfigError, "race[\\s\\S]*gender"),
         ({"suites": ["crim"]}, ConfigError, "no such prompt suite"),
         ({"suites": ["trident"], "labels": {"race": ["Black"] * N}}, ConfigError, r"label set[\s\S]*utkface"),
         ({"suites": ["templates"]}, ConfigError, "logit_scale"),
