@@ -53,7 +53,7 @@ def recorded(compute: Callable[..., Any], **code_versions: str) -> Callable[...,
         lake, code = resources["workspace"].lake, code_versions[first]
         partition = str(context.partition_key) if context.has_partition_key else ""
         parts = Parts(read_parts(lake, first, partition, code=code))
-        with recording() as reads, keeping(parts):
+        with keeping(parts), recording() as reads:
             results = compute(*arguments, **resources)
         if parts.now and parts.now.keys() != parts.before.keys():
             write_parts(lake, first, partition, parts.now, code=code)

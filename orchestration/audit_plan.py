@@ -64,7 +64,7 @@ class AuditPlan:
 
     Attributes
     ----------
-    forced : collection of str
+    forced : frozenset of str
         As above.
     aside : dict of str to str
         Models that cannot be audited -> everything that is wrong with each (`require_possible`).
@@ -81,7 +81,8 @@ class AuditPlan:
     def __init__(
         self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = (), keeps: bool = True
     ) -> None:
-        self._definitions, self._workspace, self.forced, self._keeps = definitions, workspace, forced, keeps
+        self._definitions, self._workspace, self._keeps = definitions, workspace, keeps
+        self.forced = frozenset(forced)
         self._present = Present(workspace, forced=forced)
         self.aside: dict[str, str] = {}
         self._assets: dict[str, list[str]] = {}

@@ -11,6 +11,7 @@ from assets.partitions import answers_key, cell_key
 from orchestration.audit_plan import FINDINGS, AuditPlan, NextRun
 from orchestration.job_run import run_job
 from orchestration.unchanged import report_unchanged
+from plumbline.storage.builds import forget_parts
 from resources.workspace import Workspace
 
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
@@ -107,6 +108,8 @@ class ItemRunner:
             if done.failure is not None:
                 break
             one = plan.next_run(*item, stale)
+            for asset in plan.forced & set(one.computed or ()):
+                forget_parts(self.workspace.lake, asset, item.key or "")
             run = run_job(self._definitions, self.instance, one.job, item.partition, assets=one.computed)
             for asset, metadata in run.materialised:
                 # The table of provenance adds up what was counted where it was done.

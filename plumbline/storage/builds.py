@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,6 +85,12 @@ def read_parts(lake: Lake, asset: str, partition: str, *, code: str) -> dict[str
         return {}
     parts: dict[str, list[Any]] = json.loads(rows)
     return parts
+
+
+def forget_parts(lake: Lake, asset: str, partition: str) -> None:
+    """Let all of a result be computed the next time."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (_folder(lake, asset, partition) / _PARTS).unlink()
 
 
 def write_untold(lake: Lake, results: Collection[tuple[str, str]]) -> None:

@@ -15,7 +15,7 @@ from plumbline.metrics.registry import FAMILIES
 from plumbline.parts import Parts, keeping
 from plumbline.reasons import reason
 from plumbline.storage import Lake
-from plumbline.storage.builds import read_parts, write_parts
+from plumbline.storage.builds import forget_parts, read_parts, write_parts
 
 SUITES = ("crime", "communion", "agency", "trident", "perception", "templates", "markedness")
 CHANGED = "communion"
@@ -88,6 +88,9 @@ def test_kept_parts_are_read_where_code_and_bytes_are_the_same(tmp_path):
     (first, second) = Parts(read_parts(lake, "outcome_metrics", "a|b", code="x")).find("of this")
     assert first["n"] == 3 and np.isnan(first["value"]) and first["reason"] == (reason("empty_group"),)
     assert second == rows[1]
+    forget_parts(lake, "trident_metrics", "a|b")  # there are none
     [file] = tmp_path.rglob("parts.json")
     file.write_bytes(file.read_bytes().replace(b"0.1", b"0.2"))
     assert read_parts(lake, "outcome_metrics", "a|b", code="x") == {}
+    forget_parts(lake, "outcome_metrics", "a|b")
+    assert not file.exists()
