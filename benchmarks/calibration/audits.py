@@ -118,7 +118,6 @@ BLOCK = Block(
     cells=(
         Cell("nothing planted", nothing_planted),
         Cell("a little planted", partial(some_planted, shift=0.5)),
-        Cell("clearly planted", partial(some_planted, shift=1.0)),
     ),
     worlds=300,
     level=0.05,
