@@ -115,10 +115,7 @@ def some_planted(seed: int, *, shift: float) -> dict[str, Drawn]:
 
 BLOCK = Block(
     title=f"Whole audits: {len(MODELS)} checkpoints, {IMAGES} faces of seven races and two genders",
-    cells=(
-        Cell("nothing planted", nothing_planted),
-        Cell("a little planted", partial(some_planted, shift=0.5)),
-    ),
+    cells=(Cell("nothing planted", nothing_planted), Cell("a little planted", partial(some_planted, shift=0.5))),
     worlds=300,
     level=0.05,
     errors=1.65,
