@@ -240,22 +240,31 @@ class PlannedPower:
     level: float
 
 
-def planned_power(workspace: Workspace, *, rate: float) -> Iterator[PlannedPower]:
-    """Give what an audit can find, of the datasets whose records are there and that outcome suites are asked of.
+def recorded_groups(workspace: Workspace) -> dict[str, list[Groups]]:
+    """Return the groups of the datasets that have been read."""
+    datasets = dict.fromkeys(dataset for dataset, _ in workspace.audit.cells)
+    records = {dataset: committed for dataset in datasets if (committed := recorded(workspace, dataset))}
+    lake = workspace.lake
+    return {dataset: attribute_groups(lake.read_table("records", manifest=one)) for dataset, one in records.items()}
+
+
+def planned_power(
+    workspace: Workspace, groups: Mapping[str, Sequence[Groups]], *, rate: float
+) -> Iterator[PlannedPower]:
+    """Give what an audit can find between groups of the datasets that outcome suites are asked of.
 
     Parameters
     ----------
+    groups : mapping of str to sequence of Groups
+        By dataset.
     rate : float
         Assumed share of images in an event.
     """
-    groups: dict[str, list[Groups]] = {}
     events = dict.fromkeys((dataset for dataset, _ in workspace.audit.cells), 0)
     for (dataset, _), suites in workspace.audit.cells.items():
         asked = [load_suite(name) for name in suites if name not in TRIDENT_SUITES]
         events[dataset] += sum(len(suite.skewed_events) for suite in asked if suite.family == "outcomes")
-    for dataset in events:
-        if events[dataset] and (records := recorded(workspace, dataset)):
-            groups[dataset] = attribute_groups(workspace.lake.read_table("records", manifest=records))
+    groups = {dataset: of_dataset for dataset, of_dataset in groups.items() if events.get(dataset)}
     tests = sum(events[dataset] * len(of_dataset) for dataset, of_dataset in groups.items())
     for dataset, of_dataset in groups.items():
         for each in of_dataset:

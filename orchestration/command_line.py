@@ -8,6 +8,7 @@ import typer
 
 from orchestration.annotation_commands import sample_annotations_command
 from orchestration.audit_commands import audit_command, report_command
+from orchestration.check_commands import check_command
 from orchestration.diff_commands import diff_command
 from orchestration.explain_commands import explain_command
 from orchestration.export_commands import export_command, export_mitigation_command, verify_command
@@ -56,6 +57,7 @@ for _name, _command in {
     "explain": explain_command,
     "export": export_command,
     "verify": verify_command,
+    "check": check_command,
     "plan": plan_command,
     "audit": audit_command,
     "ui": ui_command,

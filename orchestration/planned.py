@@ -1,5 +1,6 @@
 """What `plumbline plan` shows: what an audit would still embed and ask, how long, and what it costs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isnan
 
@@ -8,7 +9,15 @@ from rich.table import Table
 
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
-from assets.plans import absent_datasets, plan_encoders, plan_generation, planned_power, recorded
+from assets.plans import (
+    PlannedPower,
+    absent_datasets,
+    plan_encoders,
+    plan_generation,
+    planned_power,
+    recorded,
+    recorded_groups,
+)
 from orchestration.terminal import console, safe, say
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
@@ -59,7 +68,7 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
         _print_encoders(encoders, images, pairs)
         for encoder, reason in encoders.unreadable.items():
             say(f"{encoder} is left aside: {reason}")
-        _print_detectable(workspace, rate)
+        print_detectable(planned_power(workspace, recorded_groups(workspace), rate=rate), rate)
         for (dataset, encoder), reason in left_out(workspace).items():
             say(f"{dataset} | {encoder}: {reason}")
     if workspace.audit.designs:
@@ -97,9 +106,9 @@ def _print_encoders(encoders: EncoderPlan, images: Rate, pairs: Rate) -> None:
     )
 
 
-def _print_detectable(workspace: Workspace, rate: float) -> None:
-    """Print which differences between groups the audit can find, of the datasets that have been read."""
-    found = list(planned_power(workspace, rate=rate))
+def print_detectable(found: Iterable[PlannedPower], rate: float) -> None:
+    """Print which differences between groups the audit can find, at an assumed share of images in an event."""
+    found = list(found)
     if not found:
         return
     table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)

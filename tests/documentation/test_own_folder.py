@@ -65,3 +65,37 @@ def test_its_records_are_read_with_the_words_of_both_sides(own):
     shares = label_shares(ingested.records, entry.open_reader().declaration, entry.balance, composite=False)
     assert shares.select("label", "n").rows() == [("man", 12), ("woman", 12)]
     assert set(ingested.records["race"]) == set(ORIGINS)
+
+
+def test_its_data_and_model_are_looked_at_before_anything_is_computed(own):
+    ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])
+    assert ran.exit_code == 0, (ran.stdout, ran.exception)
+    for said in (
+        f"staff: {PEOPLE} images listed, {PEOPLE} looked at",
+        "gender: man 12, woman 12",
+        "race: Allgäu 8, Wien 8, north shore 8",
+        f"{PEOPLE} images are in no group of gender × race: the group has fewer images than `map.min_shown`",
+        "Found by 80% of such audits",
+        "Nothing stands against this audit.",
+    ):
+        assert said in ran.stdout
+    assert own.lake.committed("records", partition="staff") is None
+
+
+def test_what_would_refuse_it_is_said_with_place_limit_and_key(own):
+    folder = own.dataset_root("staff")
+    for person in (1, 3):
+        (folder / f"{person}.jpg").write_text("no image")
+    (folder / "people.csv").write_text((folder / "people.csv").read_text().replace("F,", ",", 6))
+    checkpoint = own.audit.encoders["mine"].address
+    own.audit_path.write_text(own.audit_path.read_text().replace(checkpoint, f"local-dir:{folder}"))
+    ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])
+    assert ran.exit_code == 2
+    for said in (
+        "refused, not_an_image: 2, such as 1.jpg (line 3): the content is not an image",
+        "8.3% of the images cannot be read; `thresholds.quarantine_rate` or `datasets.staff.quarantine_rate` allows",
+        "66.7% of the images are `man`; `datasets.staff.balance.gender` asks for 40% to 60%",
+        "6 images are in no group of gender: the table holds no value",
+        "reason(s) why this audit would fail.",
+    ):
+        assert said in ran.stdout, ran.stdout

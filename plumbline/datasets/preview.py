@@ -1,0 +1,149 @@
+"""What a dataset holds, seen before it is audited: all labels, and as many images as can be looked at in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from plumbline.datasets.extended import label_shares
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Declaration, Entry, Ingested, Reader, Refusal
+from plumbline.statistics.groups import Groups, attribute_groups
+
+LOOKED_AT = 400
+"""Images that are decoded."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A dataset as an audit will find it.
+
+    Attributes
+    ----------
+    listed, accepted : int
+        Images that are listed, and those whose row and labels can be read.
+    looked_at : int
+        Images that were decoded, evenly spaced.
+    refused : DataFrame
+        `QUARANTINE_SCHEMA`: of all rows those that cannot be read, and of the images looked at those that cannot.
+    refused_share : float
+        Share of the images that an audit will quarantine: known where all were looked at, else estimated.
+    ungrouped : DataFrame
+        `UNGROUPED_SCHEMA`.
+    groups : list of Groups
+        As the metric families form them.
+    failing : list of str
+        What will refuse the audit: place, limit with its key, and what was found.
+    """
+
+    listed: int
+    accepted: int
+    looked_at: int
+    refused: pl.DataFrame
+    refused_share: float
+    ungrouped: pl.DataFrame
+    groups: list[Groups]
+    failing: list[str]
+
+
+class _Part(Reader):
+    """A reader that lists some of another's images, or all of them without opening any."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry | Refusal], *, has_images: bool) -> None:
+        self._reader, self._entries = reader, entries
+        self.declaration, self.least_shown = reader.declaration, reader.least_shown
+        self.has_images = has_images
+
+    def index_files(self, root: Path) -> Sequence[str]:
+        return self._reader.index_files(root)
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        return self._entries
+
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
+        return self._reader.labels(raw)
+
+    def grouped(self, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return self._reader.grouped(records)
+
+
+def preview(
+    reader: Reader,
+    root: Path,
+    *,
+    dataset: str,
+    balance: Mapping[str, tuple[float, float]],
+    most_refused: float,
+    looked_at: int = LOOKED_AT,
+) -> Preview:
+    """Read all labels of a dataset and look at some of its images.
+
+    Parameters
+    ----------
+    balance : mapping of str to (float, float)
+        Of the audit file: the range in which the share of each label of an attribute must lie.
+    most_refused : float
+        Largest share of images that may be quarantined, `thresholds.quarantine_rate` or the dataset's own.
+    looked_at : int
+        Images to decode at most.
+
+    Raises
+    ------
+    DatasetError
+        If the folder is not there, its index cannot be read, or its column map cannot be right.
+    """
+    listed = reader.entries(root)
+    by_label = ingest(_Part(reader, listed, has_images=False), root, dataset=dataset)
+    entries = [entry for entry in listed if isinstance(entry, Entry)]
+    step = max(1, -(-len(entries) // looked_at))
+    sample = entries[::step] if reader.has_images else []
+    seen = ingest(_Part(reader, sample, has_images=True), root, dataset=dataset) if sample else None
+    refused = by_label.quarantine
+    share = refused.height / max(1, by_label.listed)
+    if seen is not None:
+        bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
+        refused = pl.concat([refused, bad])
+        share += (1 - share) * bad.height / len(sample)
+    failing = _failing(by_label, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step == 1)
+    return Preview(
+        by_label.listed,
+        by_label.records.height,
+        len(sample),
+        refused,
+        share,
+        by_label.ungrouped,
+        attribute_groups(by_label.records),
+        failing,
+    )
+
+
+def _failing(
+    ingested: Ingested,
+    declaration: Declaration,
+    balance: Mapping[str, tuple[float, float]],
+    refused: float,
+    most_refused: float,
+    *,
+    dataset: str,
+    all_seen: bool,
+) -> list[str]:
+    failing = []
+    if refused > most_refused:
+        about = "" if all_seen else "about "
+        failing.append(
+            f"{about}{refused:.1%} of the images cannot be read; `thresholds.quarantine_rate` or "
+            f"`datasets.{dataset}.quarantine_rate` allows {most_refused:.1%}"
+        )
+    shares = label_shares(ingested.records, declaration, balance, composite=False)
+    outside = shares.filter((pl.col("share") < pl.col("expected_low")) | (pl.col("share") > pl.col("expected_high")))
+    failing += [
+        f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` asks "
+        f"for {row['expected_low']:.0%} to {row['expected_high']:.0%}"
+        for row in outside.iter_rows(named=True)
+    ]
+    if ingested.records.is_empty():
+        failing.append("no image is left to audit")
+    return failing
