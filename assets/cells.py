@@ -159,7 +159,8 @@ class StoredCell:
             {
                 "dataset": [self.dataset, self.records.details["dataset_digest"], self.records.details["padding"]],
                 "filters": {
-                    s: [name, row_filter(name).conditions, row_filter(name).relabel] for s, name in self.filters.items()
+                    s: [name, of.conditions, of.relabel, *([of.groups] if of.groups else [])]
+                    for s, (name, of) in {s: (name, row_filter(name)) for s, name in self.filters.items()}.items()
                 },
                 "model": [self.model, self.logits.details["checkpoint"], self.logits.details["images"]],
                 "labels": [self.extended.sha256, self.extended.details["labeller_digest"]],

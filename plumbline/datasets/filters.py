@@ -28,12 +28,21 @@ class RowFilter:
         Column to `{"values": [...]}` or `{"years_from": int}`; all must hold, and a null fulfils none.
     relabel : mapping of str to mapping of str to str
         Column to the dataset's own value to what the study calls it, as where it merges two groups.
+    groups : mapping of str to str
+        New column to the column whose values it holds: what forms groups beside gender, race and age group, such as
+        `age_band` of young and old.
     """
 
     name: str
     source: str
     conditions: Mapping[str, Mapping[str, Any]]
     relabel: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes_labels(self) -> bool:
+        """Return whether labels are merged, or another column forms groups."""
+        return bool(self.relabel or self.groups)
 
     def __call__(self, records: pl.DataFrame) -> NDArray[np.bool_]:
         """Return the (n,) bool mask of the rows that are kept."""
@@ -47,6 +56,7 @@ class RowFilter:
         The conditions are about the dataset's own words, so the mask comes from the records before this.
         """
         renamed = records.with_columns(pl.col(column).replace(words) for column, words in self.relabel.items())
+        renamed = renamed.with_columns(**{name: pl.col(column) for name, column in self.groups.items()})
         if "gender_race" not in records.columns:
             return renamed
         both = pl.concat_str("race", "gender", separator="_")

@@ -329,7 +329,7 @@ def build_cell(
                 scaled=scaled,
             )
         )
-    merging = {each.name: each for each in filters.values() if each.relabel}
+    merging = {each.name: each for each in filters.values() if each.changes_labels}
     renamed = {name: each.relabelled(records) for name, each in merging.items()}
     return Cell(
         model=model,
@@ -337,7 +337,7 @@ def build_cell(
         records=records,
         logits=logits,
         keep={suite: keep(records) for suite, keep in filters.items()},
-        relabelled={suite: renamed[each.name] for suite, each in filters.items() if each.relabel},
+        relabelled={suite: renamed[each.name] for suite, each in filters.items() if each.changes_labels},
         images=images,
     )
 

@@ -15,6 +15,7 @@ from plumbline.datasets.records import LABEL_COLUMNS, RECORD_SCHEMA, load_declar
 from plumbline.datasets.registry import reader_for, reader_names
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
+from plumbline.statistics.groups import attribute_groups
 
 CHECKSUMS = {
     "declarations/causalface.yaml": "0108bf0103e0f9b463c48916440cb8e051da9383ab3f8fbc0aca7fb7b67366e1",
@@ -24,9 +25,11 @@ CHECKSUMS = {
     "declarations/image_folder.yaml": "fb969abc3a9420ea2eea78d2c145fd7cf1c97595107fe24fabbb400c31ba5088",
     "declarations/neutral.yaml": "da90e528f9b3b3caf26093e8506ad04f946f6a44f4b94124b40a80deea0571bf",
     "declarations/pata.yaml": "28fb9f09cbdb7abf8e7154295afb7a937df6aebf5a78f5d48f2991fdcece8717",
-    "declarations/socialcounterfactuals.yaml": "dae2924fa2600bd3e18c4660da0b01f58594dc46fc6fbfebd7a32eeb3b0ae8dc",
+    "declarations/socialcounterfactuals.yaml": "23567cb475ea4f8f101366ec450b8162a176e8516398c9b9a11ab911947c1368",
     "declarations/utkface.yaml": "6a79deefa0299693448ef6d26eb13a9102ad224d5ed36bd18f4a6291d2e57d46",
-    "filters.yaml": "973791c210ff16279c50bd5e8677dcb38fb007c36471bc0298dfd6cd7e5bdfae",
+    "declarations/coco.yaml": "cc0d326a0b21a90796a14a4fa38f67e99c7e87c2c4a4998370a6eddaa092afca",
+    "declarations/img2dataset.yaml": "24c4f433acf1272857cba4364b3268445cd3bd52f4825266ece7eaefa305ce13",
+    "filters.yaml": "0dd15d7ee96565b2bf2176781d9a9b4aa7caa80799b64ac2455de007fa935c59",
 }
 
 # Its declaration is the user's column map.
@@ -127,7 +130,8 @@ def test_relabelling_merges_groups_and_touches_nothing_else(
 
 def test_relabelling_takes_an_empty_table() -> None:
     for name in filter_names():
-        assert row_filter(name).relabelled(FAIRFACE.head(0)).equals(FAIRFACE.head(0))
+        empty = FAIRFACE.head(0)
+    assert row_filter(name).relabelled(empty).select(empty.columns).equals(empty)
 
 
 def test_the_merged_subset_of_the_social_perception_study_has_its_three_groups() -> None:
@@ -216,3 +220,13 @@ def test_the_data_files_are_those_that_were_checked(name: str) -> None:
 def test_every_data_file_was_checked() -> None:
     folder = files("plumbline.datasets") / "declarations"
     assert {f"declarations/{item.name}" for item in folder.iterdir()} | {"filters.yaml"} == set(CHECKSUMS)
+
+
+def test_ages_form_groups_where_a_filter_says_so() -> None:
+    ages = records([{"age": age, "race": "White", "scene": "gym", "split": "val"} for age in ("young", "old", None)])
+    chosen = row_filter("pata-ages")
+    assert chosen(ages).tolist() == [True, True, False]
+    groups = {each.attribute: each.names for each in attribute_groups(chosen.relabelled(ages))}
+    assert groups == {"race": ("White",), "age_band": ("old", "young")}
+    assert "age_band" not in {each.attribute for each in attribute_groups(row_filter("all").relabelled(ages))}
+    assert row_filter("fairface-val-ages").changes_labels and not row_filter("fairface-val").changes_labels
