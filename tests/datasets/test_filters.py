@@ -131,7 +131,7 @@ def test_relabelling_merges_groups_and_touches_nothing_else(
 def test_relabelling_takes_an_empty_table() -> None:
     for name in filter_names():
         empty = FAIRFACE.head(0)
-    assert row_filter(name).relabelled(empty).select(empty.columns).equals(empty)
+        assert row_filter(name).relabelled(empty).select(empty.columns).equals(empty)
 
 
 def test_the_merged_subset_of_the_social_perception_study_has_its_three_groups() -> None:
