@@ -533,7 +533,8 @@ class _Shorter:
         """Return a finding with a shorter sentence; as it is where its row is no comparison of groups."""
         row = self.rows.get(finding.row or "")
         if row is None:
-            return finding if finding.tone not in DIFFERENCES else replace(finding, sentence=_in_short(finding))
+            in_full = finding.tone not in DIFFERENCES or finding.topic[0] == "words"
+            return finding if in_full else replace(finding, sentence=_in_short(finding))
         question = _OF_METRIC[row["metric"]]
         cell = {**row, "unit": question.unit, "kind": question.kind, "state": "evidence"}
         ends = ends_of(row, question, self.table)
@@ -566,9 +567,8 @@ class _Shorter:
 
 def _in_short(finding: Finding) -> str:
     """Say a finding by its title, value and interval."""
-    unit = " PMI" if finding.topic[0] == "words" else ""
     sure = f"{finding.interval_text}; q {finding.q_text}"
-    return f"On {finding.dataset}, {finding.model}: {finding.short}, {finding.value_text}{unit} ({sure})."
+    return f"On {finding.dataset}, {finding.model}: {finding.short}, {finding.value_text} ({sure})."
 
 
 # --- What to do, what was audited, what no number says.

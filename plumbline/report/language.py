@@ -254,9 +254,9 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     who = people(row["group"])
     named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
     sentence = (
-        f"{subject_of(row)}: of {who} it says “{row['word']}”, {named}: {count(row['count'])} times in "
-        f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words of the "
-        f"others (association {number(row['association'])}, {uncertainty(row, reading)})."
+        f"On {row['dataset']}, {row['model']} says “{row['word']}” of {who}, {named}: {count(row['count'])} times in "
+        f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words about "
+        f"others (log ratio {number(row['association'])}, {uncertainty(row, reading)})."
     )
     short = f"“{row['word']}” is said of {who}"
     return _finding(

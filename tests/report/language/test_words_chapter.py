@@ -82,5 +82,5 @@ def test_generated_words_are_text_wherever_they_stand(page):
 def test_hostile_words_in_headlines_are_text(table, inputs):
     words = word_table(("llava",), words=HOSTILE[:1])
     made = render(table.clear(), replace(inputs, language={"word_associations": words}))
-    assert "“&lt;script&gt;alert(1)&lt;/script&gt;” is said of Black women" in section(made, "findings")
+    assert "“&lt;script&gt;alert(1)&lt;/script&gt;” of Black women" in section(made, "findings")
     assert "<script>alert" not in made
