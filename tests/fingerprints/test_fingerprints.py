@@ -31,7 +31,7 @@ from plumbline.mitigations.logit_adjustment.cells import fit_suites
 from plumbline.mitigations.prompt_array import PromptArraySettings
 from plumbline.mitigations.saner import SanerSettings
 from plumbline.mitigations.settings import METHODS
-from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.mitigations.training_rows import ImageTextPairs, TrainingRows
 from resources.checkout import PROJECT
 
 FILE = Path(__file__).with_name("fingerprints.json")
@@ -48,6 +48,10 @@ METHOD_SETTINGS = {
     "bias_prompts": BiasPromptsSettings(),
     "prompt_array": PromptArraySettings(attribute="race", learning_rate=1e-2, batch=16, epochs=2, alternate=1),
     "saner": SanerSettings(attribute="race", width=16, batch=16, epochs=1, learning_rate=1e-2, neutral_captions=False),
+}
+METHOD_SETTINGS |= {
+    f"{name} on pairs": METHOD_SETTINGS[name].model_copy(update={"pairs": "pairs"})
+    for name in ("prompt_array", "saner")
 }
 
 
@@ -95,9 +99,10 @@ def of_method(name):
         captions=tuple(people[label] for label in labels),
         image_ids=tuple(f"{i}" for i in range(32)),
     )
-    settings = METHOD_SETTINGS[name]
-    fitted = fit(encoder, rows, settings, seed=1)
-    return {"method": METHODS[name].version} | declared(name), settings.apply(
+    settings, method = METHOD_SETTINGS[name], name.removesuffix(" on pairs")
+    pairs = ImageTextPairs(rows.images[::2], rows.image_ids[::2], rows.captions, np.arange(32) // 2)
+    fitted = fit(encoder, rows, settings, seed=1, pairs=pairs)
+    return {"method": METHODS[method].version} | declared(method), settings.apply(
         fitted, encoder, TEXTS, encoder.embed_texts(TEXTS)
     )[:, :8]
 

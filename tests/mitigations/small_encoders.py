@@ -17,10 +17,16 @@ def load(folder):
     return load_encoder(files, Placement())
 
 
-def fit(encoder, rows, settings, *, seed, store=None, progress=None):
-    """Fit a mitigation of texts on rows that are there, whatever the attribute."""
+def fit(encoder, rows, settings, *, seed, store=None, progress=None, pairs=None):
+    """Fit a mitigation of texts on rows that are there, whatever the attribute, and on pairs, whatever the dataset."""
     context = FitContext(
-        encoder, lambda texts: encoder.embed_texts(texts), lambda *_, **__: rows, seed, store, progress
+        encoder,
+        lambda texts: encoder.embed_texts(texts),
+        lambda *_, **__: rows,
+        seed,
+        store,
+        progress,
+        pairs=lambda _: pairs,
     )
     return settings.fit(context)
 
