@@ -10,6 +10,7 @@ from assets.adjustments import read_adjustments
 from assets.asked_cells import require_mitigations
 from assets.cells import StoredCell
 from assets.mitigation_fits import read_text_fits
+from assets.plans import plan_encoders
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError
@@ -34,10 +35,16 @@ MITIGATIONS = {
     },
     "neutral": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16},
     "carried": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16, "fit_on": DATASET},
+    "paired": {"method": "saner", "attribute": "gender", "epochs": 1, "pairs": "captions"},
 }
 OWL = {"address": "local-dir:plumbline/world/checkpoints/owlv2-bazaar-3k"}
 HOME = {
-    "datasets": {DATASET: VISITORS, "pata": {"reader": "pata", "root": "planted:pata"}},
+    "datasets": {
+        DATASET: VISITORS,
+        "pata": {"reader": "pata", "root": "planted:pata"},
+        "captions": {"reader": "coco", "root": "planted:coco"},
+    },
+    "retrieval": {"datasets": ["captions"], "k": [1, 5]},
     "encoders": {MODEL: AUDIT["encoders"][MODEL]},
     "labeller": MODEL,
     "statistics": {"resamples": 200, "permutations": 200},
@@ -106,10 +113,11 @@ def test_no_judged_image_was_fitted_on(mitigated):
     train = set(records.filter(split="train")["image_id"])
     assert train and len(train) < records.height
     trained = [fit for m in TEXT_METHODS for fit in read_text_fits(cell, m.name).fits.values()]
-    assert len(trained) == 4
+    assert len(trained) == 5
+    pairs = mitigated.workspace.lake.read_table("records", partition="captions").filter(split="train")["image_id"]
     for fit in trained:
-        assert set(fit.train_ids) <= train
-    assert sum(bool(fit.train_ids) for fit in trained) == 3, "a projection of prompts sees no image"
+        assert set(fit.train_ids) <= (set(pairs) if fit.settings.get("pairs") else train)
+    assert sum(bool(fit.train_ids) for fit in trained) == 4, "a projection of prompts sees no image"
     effects = mitigated.workspace.lake.read_table("mitigation_effects", partition=PARTITION)
     judged = records.height - len(train)
     of_texts = effects.filter(pl.col("method") != "logit_adjustment")
@@ -119,6 +127,28 @@ def test_no_judged_image_was_fitted_on(mitigated):
         fitted_on = {row for fit in fits.values() for row in fit.train_rows[0].tolist()}
         own = effects.filter(condition=name)
         assert own["n"].max() <= records.height - len(fitted_on)
+
+
+def test_what_is_trained_on_pairs_needs_no_training_split_and_retrieval_is_judged_by_other_pairs(mitigated):
+    workspace = mitigated.workspace
+    for dataset in (DATASET, "pata"):
+        cell = StoredCell.find(workspace, dataset, MODEL)
+        fit = read_text_fits(cell, "saner").fits["paired"]
+        table = workspace.lake.read_table("metric_table").filter(dataset=dataset, event="captions")
+        assert set(table["metric"]) == {"retrieval_recall", "retrieval_recall_gain"} and set(table["k"]) == {1, 5}
+        assert {"before", "projection", "paired"} <= set(table["condition"])
+        # 120 of COCO's val are judged, and none of its 300 of train.
+        assert set(table["n"]) == {120} and len(fit.train_ids) == 300
+        assert (
+            table["suite_hash"].n_unique() == 1 and table.filter(metric="retrieval_recall_gain")["p"].null_count() == 0
+        )
+    labels = workspace.lake.read_table("extended_records", partition="captions")
+    assert labels["auto_gender"].null_count() == labels.height, "nobody is labelled in pairs"
+    assert workspace.lake.committed("image_embeddings", partition=f"captions|{MODEL}") is None
+    page = workspace.report.read_text("utf-8")
+    assert "captions of captions that name a person; no labels" in page and "retrieval on image-text pairs" in page
+    planned = {cell.dataset: cell for cell in plan_encoders(workspace, {}).cells}
+    assert planned["captions"].images_to_embed == 0 and planned["captions"].images == 420
 
 
 def test_every_mitigation_is_judged_on_bias_harm_and_cost(mitigated):
@@ -230,13 +260,13 @@ def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(miti
     assert "says who is pictured" in left_out["ala of communion was not tried"]
     assert "neutral was not tried" in home.workspace.report.read_text("utf-8")
     tried = home.workspace.lake.read_table("bias_transfer").filter(dataset="pata")
-    assert set(tried["condition"]) == {"projection", "carried"}
+    assert set(tried["condition"]) == {"projection", "carried", "paired"}
 
 
 @pytest.mark.parametrize(
     ("model", "suites", "mitigation", "said"),
     [
-        ("owl", ["crime"], "array", "`array` needs embed_images, embed_texts, text_gradients"),
+        ("owl", ["crime"], "array", "`array` needs embed_images, embed_texts, new_texts, text_gradients"),
         (MODEL, ["perception"], "neutral", "nothing would show what the mitigation `neutral` changes"),
     ],
 )
