@@ -115,7 +115,7 @@ def test_a_word_is_told_stereotypes_first():
     (finding, _) = word_findings(word_table(), READING)
     assert finding.tone == "bias"
     assert "says “pleasant” of Black women, a word that the judge names a stereotype" in finding.sentence
-    assert "31 times in 4,021 words, against 40 times in 44,000 words of the others" in finding.sentence
+    assert "31 times in 4,021 words, against 40 times in 44,000 words about others" in finding.sentence
     (finding, _) = word_findings(word_table(judged=False), READING)
     assert finding.tone == "difference" and "the word most their own" in finding.sentence
 
