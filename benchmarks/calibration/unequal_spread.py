@@ -37,7 +37,7 @@ def drawn(seed: int, *, sizes: tuple[int, int], spread: tuple[float, float]) -> 
     pole = np.eye(DIMENSIONS)[:1]
     dimension = weat(
         faces[in_a], faces[~in_a], pole, -pole,
-        permutations=PERMUTATIONS, rng=np.random.default_rng([seed, 2]), alternative="two-sided",
+        permutations=PERMUTATIONS, seed=np.random.default_rng([seed, 2]), alternative="two-sided",
     )  # fmt: skip
     return {
         "SC-WEAT, two-sided": Drawn(p=of_words("two-sided"), null=True),
