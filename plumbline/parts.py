@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +27,7 @@ from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
 from plumbline.reasons import Reason, decode, encode
 
-_REASONS = "reason codes"
+_REASONS, _NAN = "reason codes", "bits of nan"
 _REMEMBERED = 1 << 16
 """Bytes from which the digest of an array is remembered: several parts are computed from the same labels."""
 
@@ -122,7 +124,9 @@ def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):  # which has a sign, and a table has its bits
+        return {_NAN: struct.pack(">d", value).hex()}
     if isinstance(value, Reason):
         return {_REASONS: encode([value])}
     if isinstance(value, tuple):
@@ -139,6 +143,8 @@ def _row(stored: dict[str, Any]) -> Row:
 def _restored(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
+    if _NAN in value:
+        return struct.unpack(">d", bytes.fromhex(value[_NAN]))[0]
     return decode(value[_REASONS]) if _REASONS in value else _row(value)
 
 
