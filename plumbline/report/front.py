@@ -142,7 +142,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     sections = {model: _own(ranked, model) for model in asked_models(card)}
     shorter = _Shorter(picked, [*leading, *(f for of_model in sections.values() for f in of_model)], as_told)
     return Front(
-        verdict=verdict(card, reading),
+        verdict=(*verdict(card, reading), *_elsewhere(card, leading)),
         scorecard=card,
         findings=tuple(Told(shorter.of(finding), shorter.chart(finding)) for finding in leading),
         advice=advice(card, inputs),
@@ -340,6 +340,15 @@ def verdict(card: pl.DataFrame, reading: Reading) -> tuple[str, ...]:
     """
     kinds: tuple[Kind, ...] = ("encoder", "generator")
     return tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
+
+
+def _elsewhere(card: pl.DataFrame, leading: Sequence[Finding]) -> list[str]:
+    """Say that there is evidence outside the questions of the scorecard, where these show none."""
+    biased = [finding for finding in leading if finding.tone == "bias"]
+    if not biased or "evidence" in card["state"]:
+        return []
+    shown = "One finding below shows" if len(biased) == 1 else f"{len(biased)} findings below show"
+    return [f"{shown} evidence of bias in other questions."]
 
 
 def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:

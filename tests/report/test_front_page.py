@@ -255,3 +255,14 @@ def test_the_page_of_one_number_says_it_as_the_findings_do():
     told_row = row_in_words(frame([row]).row(0, named=True))
     assert told_row == "On fairface, a gives crime labels 150% more often to one race than to another, on average."
     assert row_in_words(frame([share]).row(0, named=True)) is None, "the share of one group compares nothing"
+
+
+def test_evidence_outside_the_questions_of_the_scorecard_is_not_hidden_by_the_verdict(table, inputs):
+    unseen = table
+    while evident := scorecard(unseen, inputs.reading).filter(state="evidence")["row"].to_list():
+        unseen = unseen.filter(pl.Series(row_ids(unseen)).is_in(evident).not_())
+    front = front_page(unseen, inputs, inputs.reading)
+    biased = sum(one.finding.tone == "bias" for one in front.findings)
+    assert biased > 1 and "evidence" not in front.scorecard["state"]
+    assert front.verdict[-1] == f"{biased} findings below show evidence of bias in other questions."
+    assert "other questions" not in " ".join(front_page(table, inputs, inputs.reading).verdict)
