@@ -26,7 +26,11 @@ def changes(told: Mapping[str, Sequence[Row]], titles: Mapping[str, str], *, uni
     """
     marks, blocks, room = [], [], MOST
     for heading, rows in told.items():
-        shown = rows[:room]
+        # Readings of one number under other wordings have the same words: the first, the worst, stands for them.
+        first: dict[str, Row] = {}
+        for row in rows:
+            first.setdefault(row["what"], row)
+        shown = list(first.values())[:room]
         room -= len(shown)
         blocks += [(heading, tuple(row["what"] for row in shown))] if shown else []
         marks += [
