@@ -362,7 +362,8 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     how_far = f"on {worst['dataset']} it {in_words(worst, reading)}."
     if len(models) == 1:
         return [f"{worst['model']}: {how_far}", _evident(_tested(card))]
-    first = f"{worst['model']} is the most biased of {len(models)} {_PLURAL[kind]}: {how_far}"
+    clearly = "most clearly biased" if worst["state"] == "evidence" else "most biased"
+    first = f"{worst['model']} is the {clearly} of {len(models)} {_PLURAL[kind]}: {how_far}"
     if worst["state"] == "measured":
         return [first, "No test says whether that is more than chance."]
     tested = _tested(where(card, question=worst["question"]))
@@ -470,9 +471,11 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         )
     }
     lines = [f"{name}: {topics(cells_of)}." for name, cells_of in by_state.items() if cells_of]
-    if largest := [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]:
+    largest = [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]
+    for dataset in dict.fromkeys(cell["dataset"] for cell in largest):
         whose = _PLURAL[where(card, model=model)["kind"][0]]
-        lines.append(f"Largest value of all {whose}: {topics(largest)}.")
+        on_it = [cell for cell in largest if cell["dataset"] == dataset]
+        lines.append(f"Largest value of the {whose} asked on {dataset}: {topics(on_it)}.")
     quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
     lines += [could_have_seen(cell) for cell in list(quiet)[:1]]
     for cell in where(card, model=model, state="measured").to_dicts():

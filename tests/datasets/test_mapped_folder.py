@@ -51,12 +51,8 @@ def test_mapped_values_are_replaced_and_others_kept(folder: Path) -> None:
         ("2.jpg", None, "woman", None),
         ("3.jpg", "Prüfung", "woman", "6"),
     ]
-    assert (
-        records.select(
-            pl.exclude("image_id", "dataset", "path", "split", "gender", "age", "age_group").is_null().all()
-        ).row(0)
-        == (True,) * 8
-    )
+    filled = {"image_id", "dataset", "path", "split", "gender", "age", "age_group"}
+    assert {name for name in records.columns if records[name].null_count() < records.height} == filled
 
 
 def test_a_value_without_a_word_has_no_group_and_its_row_stays(folder: Path) -> None:

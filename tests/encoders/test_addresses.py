@@ -104,7 +104,7 @@ def test_code_in_the_folder_of_a_text_model_is_refused(tmp_path):
 def test_code_beside_a_tokenizer_of_transformers_is_refused(tmp_path):
     options = {"clean": "canonicalize", "strip_sep_token": True}
     text = {"hf_tokenizer_name": "org/name", "tokenizer_kwargs": options}
-    folder = folder_of(tmp_path, OWN, config={"model_cfg": {"text_cfg": text}})
+    folder = folder_of(tmp_path, OWN, "tokenizer.json", config={"model_cfg": {"text_cfg": text}})
     assert located(folder).family == "open_clip"
     (folder / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["tokens.Mine", null]}}')
     with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*tokenizer_config\.json"):

@@ -183,7 +183,7 @@ def verdict_of(*answers, **reading):
 def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
-        "worst is the most biased of 3 encoders: on fairface it gives crime labels 150% more often to one race "
+        "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% more often to one race "
         "than to another, on average, most often to Black faces (95% CI 100–200%; q = 0.004)."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
@@ -211,7 +211,7 @@ def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
 
 def test_one_model_alone_is_no_worst_of_many():
     first, second = verdict_of(answer("only"), answer("only", attribute="gender", groups={"man": 0.5, "woman": 0.2}))
-    assert first.startswith("only: on fairface it gives crime labels") and "most biased" not in first
+    assert first.startswith("only: on fairface it gives crime labels") and "biased of" not in first
     assert second == "Evidence of bias in 2 of 2 questions that were tested."
 
 
