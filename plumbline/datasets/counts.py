@@ -68,15 +68,16 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
     rows = list(table_rows(path, name=name, columns=[*groups, *total, *candidates]))
     refused = [row for row in rows if isinstance(row, Refusal)]
     if refused:
-        more = f" and {len(refused) - 1} more" if refused[1:] else ""
         raise DatasetError(
-            f"a row of the table of counts cannot be read: {refused[0].message}{more}",
+            f"{len(refused)} of {len(rows)} rows of the table of counts cannot be read: {refused[0].message}",
             where=f"{name}, line {refused[0].line}",
             found=refused[0].found,
             expected=refused[0].expected,
         )
     wrong: list[str] = []
     counted: list[CountedRow] = []
+    contradicting: list[tuple[CountedRow, int]] = []
+    again: list[tuple[CountedRow, int]] = []
     first_line: dict[tuple[str, ...], int] = {}
     for row in rows:
         if not isinstance(row, Row):
@@ -87,24 +88,12 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
         if bad:
             continue
         of = {column: int(number[1]) for column, number in numbers.items() if number is not None}
-        counts = {column: of[column] for column in candidates}
-        if total and sum(counts.values()) != of[total[0]]:
-            raise DatasetError(
-                "the counts of a row do not add up to its total",
-                where=f"{name}, line {row.line}, column `{total[0]}`",
-                found=f"{' + '.join(map(str, counts.values()))} = {sum(counts.values())}",
-                expected=of[total[0]],
-                hint="correct the table from its source; a row says nothing while it contradicts itself",
-            )
         group = {column: row.values[column] for column in groups}
+        counted.append(CountedRow(row.line, group, {column: of[column] for column in candidates}))
+        if total and sum(counted[-1].counts.values()) != of[total[0]]:
+            contradicting.append((counted[-1], of[total[0]]))
         if (earlier := first_line.setdefault(tuple(group.values()), row.line)) != row.line:
-            raise DatasetError(
-                "a group stands in two rows of the table of counts",
-                where=f"{name}, line {row.line}",
-                found=f"{', '.join(group.values())}, as in line {earlier}",
-                expected="one row a group",
-            )
-        counted.append(CountedRow(row.line, group, counts))
+            again.append((counted[-1], earlier))
     if wrong:
         more = f"; and {len(wrong) - _MOST_SHOWN} more" if wrong[_MOST_SHOWN:] else ""
         raise DatasetError(
@@ -113,6 +102,23 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
             found=printable("; ".join(wrong[:_MOST_SHOWN])) + more,
             expected="whole numbers from 0, without separators",
             hint="write the counts themselves: shares, percentages and blanks do not say how many images there were",
+        )
+    if contradicting:
+        one, told = contradicting[0]
+        raise DatasetError(
+            f"the counts of {len(contradicting)} of {len(rows)} rows do not add up to their total",
+            where=f"{name}, line {one.line}, column `{total[0]}`",
+            found=f"{' + '.join(map(str, one.counts.values()))} = {sum(one.counts.values())}",
+            expected=told,
+            hint="correct the table from its source; a row says nothing while it contradicts itself",
+        )
+    if again:
+        one, earlier = again[0]
+        raise DatasetError(
+            f"{len(again)} of {len(rows)} rows of the table of counts are of a group that an earlier row is of",
+            where=f"{name}, line {one.line}, column `{', '.join(groups)}`",
+            found=f"{printable(', '.join(one.group.values()))}, as in line {earlier}",
+            expected="one row a group",
         )
     images = sum(sum(row.counts.values()) for row in counted)
     if not 0 < images <= _MOST_IMAGES:

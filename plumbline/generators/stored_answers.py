@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 from pydantic import Field
 
 from plumbline.catalog.schema import FINISH_REASONS, NO_INSTRUCTION
 from plumbline.config.parts import Part
+from plumbline.datasets.indexes import Row, read_header, read_rows
 from plumbline.digests import digest_file, digest_json
-from plumbline.errors import GenerationError
+from plumbline.errors import DatasetError, GenerationError
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.thinking import text_apart
 
 STORED = "stored"
-_READ: dict[str, Callable[[Path], pl.DataFrame]] = {
-    # In a CSV an answer without words is an empty cell.
-    ".csv": lambda path: pl.read_csv(path, infer_schema=False).fill_null(""),
-    ".jsonl": lambda path: pl.read_ndjson(path),
-    ".parquet": lambda path: pl.read_parquet(path),
-}
 _MOST_SHOWN = 3
 
 
@@ -145,22 +143,21 @@ class StoredAnswers:
         asked_before: dict[tuple[str, str, str], int] = {}
         columns = self.settings.columns
         for path in self.files:
-            for number, row in enumerate(self._table(path).iter_rows(named=True), 1):
-                image, prompt = str(row[columns.image]), str(row[columns.prompt])
+            for where, row in self._table(path):
+                image, prompt = row[columns.image], row[columns.prompt]
                 prompt = self.settings.prompts.get(prompt, prompt)
-                instruction = NO_INSTRUCTION if columns.instruction is None else str(row[columns.instruction])
+                instruction = NO_INSTRUCTION if columns.instruction is None else row[columns.instruction]
                 question = (image, prompt, self.settings.instructions.get(instruction, instruction))
                 if columns.seed is None:
                     seed = asked_before[question] = asked_before.get(question, -1) + 1
                 else:
-                    seed = int(row[columns.seed])
+                    seed = int(number) if (number := row[columns.seed]).isdecimal() else int(float(number))
                 key = (*question, seed)
-                where = f"{path.name}, row {number}"
                 if key in rows:
                     again.append(f"{where}, as {place[key]}")
                     continue
-                reason = "stop" if columns.finish_reason is None else str(row[columns.finish_reason])
-                rows[key], place[key] = (str(row[columns.text]), reason, path.name), where
+                reason = "stop" if columns.finish_reason is None else row[columns.finish_reason]
+                rows[key], place[key] = (row[columns.text], reason, path.name), where
         if again:
             raise GenerationError(
                 f"{len(again)} stored answers are to a question that an earlier one answers",
@@ -170,47 +167,131 @@ class StoredAnswers:
             )
         return rows
 
-    def _table(self, path: Path) -> pl.DataFrame:
-        try:
-            frame = _READ[path.suffix](path)
-        except KeyError:
-            raise GenerationError(
-                "this is no file of answers", where=path, expected=f"one of {', '.join(_READ)}"
-            ) from None
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise GenerationError("the stored answers cannot be read", where=path, found=error) from error
+    def _table(self, path: Path) -> list[tuple[str, dict[str, str]]]:
+        """Return the place of each row of a file, and its values by column, as texts."""
         named = {key: name for key, name in self.settings.columns.model_dump().items() if name is not None}
-        if absent := [name for name in named.values() if name not in frame.columns]:
+        unit, read = _READ.get(path.suffix, (None, None))
+        if read is None:
+            raise GenerationError("this is no file of answers", where=path, expected=f"one of {', '.join(_READ)}")
+        try:
+            lines = list(read(path, [*named.values()]))
+        except (DatasetError, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+            raise GenerationError("the stored answers cannot be read", where=path, found=error) from error
+        if unread := [line for line in lines if isinstance(line.values, str)]:
             raise GenerationError(
-                "the stored answers lack a column",
-                where=path,
-                found=", ".join(frame.columns),
-                expected=", ".join(absent),
-                hint="say under `columns` which column is what",
+                f"{len(unread)} of {len(lines)} rows of stored answers cannot be read: {unread[0].values}",
+                where=f"{path}, {unit} {unread[0].number}",
+                expected="a value in every column",
             )
-        for key, name in named.items():
-            values = frame[name]
-            wrong = values.is_null()
-            if key != "text":
-                wrong |= values.cast(pl.String, strict=False).fill_null("") == ""
-            if key == "seed":
-                number = values.cast(pl.Float64, strict=False)
-                wrong |= (number.is_null() | (number < 0) | (number != number.round())).fill_null(True)
-            if key == "finish_reason":
-                wrong |= ~values.cast(pl.String).is_in(FINISH_REASONS)
-            if wrong.any():
-                first = wrong.arg_true()[:_MOST_SHOWN].to_list()
+        texts: list[tuple[str, dict[str, str]]] = []
+        wrong: dict[str, list[str]] = {key: [] for key in named}
+        for line in lines:
+            if isinstance(line.values, str):
+                continue
+            row = {}
+            for key, name in named.items():
+                text = _text(line.values[name])
+                if text is None or not _FITS[key](text):
+                    wrong[key].append(f"{unit} {line.number}: {line.values[name]!r}")
+                else:
+                    row[name] = text
+            texts.append((f"{path.name}, {unit} {line.number}", row))
+        for key, found in wrong.items():
+            if found:
                 raise GenerationError(
-                    f"{wrong.sum()} of {frame.height} values of a column of stored answers cannot be used",
-                    where=f"{path}, column `{name}`",
-                    found="; ".join(f"row {i + 1}: {values[i]!r}" for i in first),
+                    f"{len(found)} of {len(lines)} values of a column of stored answers cannot be used",
+                    where=f"{path}, column `{named[key]}`",
+                    found="; ".join(found[:_MOST_SHOWN]),
                     expected={"seed": "whole numbers from 0", "finish_reason": ", ".join(FINISH_REASONS)}.get(
                         key, "texts"
                     ),
                 )
-        if "seed" in named:
-            return frame.with_columns(pl.col(named["seed"]).cast(pl.Float64).cast(pl.Int64))
-        return frame
+        return texts
+
+
+class _Line(NamedTuple):
+    """A row of a file, from 1, and its values by column, or why it cannot be read."""
+
+    number: int
+    values: dict[str, object] | str
+
+
+def _csv(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
+    _require_columns(path, columns, read_header(path, name=path.name).names)
+    for row in read_rows(path, name=path.name, columns=columns):
+        yield _Line(row.line, dict(row.values) if isinstance(row, Row) else row.message)
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
+    with path.open(encoding="utf-8") as file:
+        first = True
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                values = json.loads(text.strip())
+            except json.JSONDecodeError as error:
+                yield _Line(number, f"the line is no JSON: {error.msg}, at character {error.pos + 1}")
+                continue
+            if not isinstance(values, dict):
+                yield _Line(number, "the line is no JSON object")
+                continue
+            if first:
+                _require_columns(path, columns, values)
+                first = False
+            yield _Line(number, {column: values.get(column) for column in columns})
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
+    _require_columns(path, columns, pl.read_parquet_schema(path))
+    rows = pl.read_parquet(path, columns=list(columns)).iter_rows(named=True)
+    return (_Line(number, row) for number, row in enumerate(rows, 1))
+
+
+_READ: dict[str | None, tuple[str, Callable[[Path, Sequence[str]], Iterator[_Line]]]] = {
+    ".csv": ("line", _csv),
+    ".jsonl": ("line", _json_lines),
+    ".parquet": ("row", _parquet),
+}
+
+
+def _require_columns(path: Path, columns: Sequence[str], found: Iterable[str]) -> None:
+    found = list(found)
+    if absent := [name for name in columns if name not in found]:
+        raise GenerationError(
+            "the stored answers lack a column",
+            where=path,
+            found=", ".join(found),
+            expected=", ".join(absent),
+            hint="say under `columns` which column is what",
+        )
+
+
+def _text(value: object) -> str | None:
+    """Return a text or a number as text; None for whatever else."""
+    if isinstance(value, str):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return str(value) if number else None
+
+
+def _whole(text: str) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return isfinite(number) and number >= 0 and number == int(number)
+
+
+_FITS: dict[str, Callable[[str], bool]] = {
+    "image": bool,
+    "prompt": bool,
+    "instruction": bool,
+    "seed": _whole,
+    "text": lambda text: True,  # an answer may have no words
+    "finish_reason": FINISH_REASONS.__contains__,
+}
+"""What the values of a column of answers must be."""
 
 
 def _shown(one: Asked) -> str:

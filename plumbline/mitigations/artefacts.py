@@ -37,8 +37,8 @@ def read_artefact(path: Path, shapes: Mapping[str, tuple[str | int, ...]]) -> Ar
     Raises
     ------
     MetricError
-        If the file cannot be read, lacks a parameter, has another one, or one is of another shape, no number type, or
-        not finite.
+        If the file cannot be read, lacks a parameter, has another one, or one is of another shape, of no floating
+        type, or not finite in float32: with how many numbers, and row and column of the first.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -57,6 +57,7 @@ def read_artefact(path: Path, shapes: Mapping[str, tuple[str | int, ...]]) -> Ar
             expected=", ".join(sorted(shapes)),
         )
     lengths: dict[str, int] = {}
+    parameters: dict[str, NDArray[np.float32]] = {}
     for name, shape in shapes.items():
         array = tensors[name]
         known = [length if isinstance(length, int) else lengths.get(length) for length in shape]
@@ -69,11 +70,21 @@ def read_artefact(path: Path, shapes: Mapping[str, tuple[str | int, ...]]) -> Ar
                 expected=f"({', '.join(str(s if k is None else k) for s, k in zip(shape, known))})",
             )
         lengths |= {length: n for length, n in zip(shape, array.shape) if isinstance(length, str)}
-        if array.dtype.kind != "f" or not array.size or not np.isfinite(array).all():
+        if array.dtype.kind != "f" or not array.size:
             raise MetricError(
-                f"the parameter `{name}` holds what is no finite number",
+                f"the parameter `{name}` holds no floating-point numbers",
                 where=path,
-                found=f"{int((~np.isfinite(array)).sum()) if array.dtype.kind == 'f' else array.dtype} of {array.size}",
-                expected="finite floating-point numbers",
+                found=f"{array.dtype} of shape {array.shape}",
+                expected="at least one, of a floating type",
             )
-    return Artefact({name: tensors[name].astype(np.float32) for name in shapes}, digest_file(path))
+        with np.errstate(over="ignore"):
+            parameters[name] = array.astype(np.float32)
+        if len(wrong := np.argwhere(~np.isfinite(parameters[name]))):
+            place = ", ".join(f"{axis} {at + 1}" for axis, at in zip(("row", "column"), wrong[0]))
+            raise MetricError(
+                f"{len(wrong)} of {array.size} numbers of the parameter `{name}` are not finite",
+                where=f"{path}, {place}",
+                found=array[tuple(wrong[0])],
+                expected="numbers that float32 has",
+            )
+    return Artefact(parameters, digest_file(path))

@@ -70,9 +70,9 @@ def test_what_is_no_count_is_told_by_line_and_column(tmp_path, cell, shown):
 @pytest.mark.parametrize(
     ("text", "what", "where"),
     [
-        (GOOD.replace("f,3,1,4", "f,3,1,5"), "do not add up", "line 2, column `all`"),
-        (GOOD + "f,3,1,4\n", "stands in two rows", "line 4"),
-        (GOOD + "x,1\n", "cannot be read", "line 4"),
+        (GOOD.replace("f,3,1,4", "f,3,1,5"), "of 1 of 2 rows do not add up", "line 2, column `all`"),
+        (GOOD + "f,3,1,4\n", "1 of 3 rows of the table of counts are of a group", "line 4"),
+        (GOOD + "x,1\n", "1 of 3 rows of the table of counts cannot be read", "line 4"),
         ("true,Female,thief,all\nf,0,0,0\n", "counts no image", "t.csv"),
         ("true,all\nf,0\n", "no column of counts", "t.csv"),
         (GOOD.replace("thief", "Female"), "stands there twice", "t.csv"),

@@ -65,7 +65,7 @@ def test_missing_answers_are_counted_and_left_out_only_where_that_is_allowed(tmp
 @pytest.mark.parametrize(
     ("rows", "what", "where"),
     [
-        ([*ROWS, ROWS[0]], "1 stored answers are to a question", "row 5, as answers.jsonl, row 1"),
+        ([*ROWS, ROWS[0]], "1 stored answers are to a question", "answers.jsonl, line 5, as answers.jsonl, line 1"),
         ([*ROWS, ROWS[0] | {"n": 0.5}], "1 of 5 values", "column `n`"),
         ([*ROWS, ROWS[0] | {"n": float("nan")}], "1 of 5 values", "column `n`"),
         ([*ROWS, ROWS[0] | {"n": -1}], "1 of 5 values", "column `n`"),

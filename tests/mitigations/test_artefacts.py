@@ -68,8 +68,11 @@ def test_given_parameters_are_applied_as_fitted_ones_are(planted, tmp_path, meth
     [
         (lambda a: {"tokens": a["tokens"][:, :-1]}, r"`tokens` is of another shape[\s\S]*expected: \(tokens, \d+\)"),
         (lambda a: {"tokens": a["tokens"][0]}, "`tokens` is of another shape"),
-        (lambda a: {"tokens": np.where(a["tokens"] > 0, np.nan, 1.0)}, r"no finite number[\s\S]*of \d+"),
-        (lambda a: {"tokens": a["tokens"].astype(np.int64)}, r"no finite number[\s\S]*int64"),
+        (
+            lambda a: {"tokens": np.where(a["tokens"] > 0, np.nan, 1.0)},
+            r"of \d+ numbers of the parameter `tokens` are not finite[\s\S]*, row \d, column \d",
+        ),
+        (lambda a: {"tokens": a["tokens"].astype(np.int64)}, r"no floating-point numbers[\s\S]*int64"),
         (lambda a: {"vectors": a["tokens"]}, r"other parameters[\s\S]*found: +vectors[\s\S]*expected: tokens"),
         (lambda a: {**a, "more": a["tokens"]}, r"other parameters[\s\S]*more, tokens"),
     ],
