@@ -170,9 +170,9 @@ class StoredAnswers:
     def _table(self, path: Path) -> list[tuple[str, dict[str, str]]]:
         """Return the place of each row of a file, and its values by column, as texts."""
         named = {key: name for key, name in self.settings.columns.model_dump().items() if name is not None}
-        unit, read = _READ.get(path.suffix, (None, None))
-        if read is None:
+        if path.suffix not in _READ:
             raise GenerationError("this is no file of answers", where=path, expected=f"one of {', '.join(_READ)}")
+        unit, read = _READ[path.suffix]
         try:
             lines = list(read(path, [*named.values()]))
         except (DatasetError, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
@@ -219,7 +219,7 @@ class _Line(NamedTuple):
 def _csv(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
     _require_columns(path, columns, read_header(path, name=path.name).names)
     for row in read_rows(path, name=path.name, columns=columns):
-        yield _Line(row.line, dict(row.values) if isinstance(row, Row) else row.message)
+        yield _Line(row.line, dict(row.values)) if isinstance(row, Row) else _Line(row.line or 0, row.message)
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
@@ -248,7 +248,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
     return (_Line(number, row) for number, row in enumerate(rows, 1))
 
 
-_READ: dict[str | None, tuple[str, Callable[[Path, Sequence[str]], Iterator[_Line]]]] = {
+_READ: dict[str, tuple[str, Callable[[Path, Sequence[str]], Iterator[_Line]]]] = {
     ".csv": ("line", _csv),
     ".jsonl": ("line", _json_lines),
     ".parquet": ("row", _parquet),
