@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from assets.stored_predictions import held_by, left_out_of_stored, require_held
-from plumbline.catalog.suites import JUDGED, ZERO_SHOT, Suite, load_suite
-from plumbline.catalog.zero_shot import zero_shot_suite
+from plumbline.catalog.suites import JUDGED, ZERO_SHOT, Suite, load_suite, zero_shot_suite
 from plumbline.checkpoints.addresses import STORED
 from plumbline.datasets.records import Declaration, Entry
 from plumbline.digests import digest_json

@@ -11,7 +11,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.generators.backend import Backend
-from plumbline.http.keys import read_key
+from plumbline.http.settings import read_key
 from plumbline.language.cell import Judge
 from plumbline.language.user_files import read_annotations, read_dictionaries
 from plumbline.provenance.code_versions import code_version

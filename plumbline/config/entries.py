@@ -10,8 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
-from plumbline.catalog.suites import VARIANT_OF
-from plumbline.catalog.zero_shot import ZeroShotSettings
+from plumbline.catalog.suites import VARIANT_OF, ZeroShotSettings
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part, suggestion, unfit
 from plumbline.config.values import (

@@ -23,8 +23,17 @@ from plumbline.datasets.grouping import (
     into_quantiles,
     without_small_groups,
 )
-from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_header, read_rows
-from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
+from plumbline.datasets.indexes import (
+    Row,
+    dataset_root,
+    described,
+    index_file,
+    leads_out,
+    read_header,
+    read_rows,
+    read_table_rows,
+    table_schema,
+)
 from plumbline.datasets.records import (
     EXTENDED_SCHEMA,
     LABEL_COLUMNS,
@@ -463,3 +472,15 @@ def _remedy(column_map: ColumnMap, keys: Sequence[str], names: Sequence[str]) ->
     meant = {key: suggestion(column_map.named[key], names).removeprefix("; ") for key in keys}
     corrections = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
     return f"correct in the audit file, or rename in the table: {', '.join(corrections)}"
+
+
+# --- A table of images that are not on this disk: one row an image with its labels.
+
+
+class Listing(MappedFolder):
+    """Reader of a table like that of `folder`, whose images are not opened: for predictions that were made elsewhere.
+
+    Rows are told apart by their path, which need not lead anywhere; one that is listed twice is refused.
+    """
+
+    has_images = False

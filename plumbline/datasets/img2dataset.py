@@ -15,8 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.datasets.indexes import Row, dataset_root, index_file, refuse_line, unreadable_index
-from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
+from plumbline.datasets.indexes import (
+    Row,
+    dataset_root,
+    described,
+    index_file,
+    read_table_rows,
+    refuse_line,
+    table_schema,
+    unreadable_index,
+)
 from plumbline.datasets.records import Entry, Reader, Refusal, caption_text, load_declaration, printable
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.parquet import FORMAT_COLUMNS, format_column

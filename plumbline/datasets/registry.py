@@ -8,22 +8,22 @@ from plumbline.errors import ConfigError
 from plumbline.imports import import_class
 
 READERS = {
-    "causalface": "CausalFace",
-    "celeba": "CelebA",
-    "coco": "COCOCaptions",
-    "counts": "CountTable",
-    "fairface": "FairFace",
-    "folder": "MappedFolder",
-    "idenprof": "IdenProf",
-    "image_folder": "ImageFolder",
-    "img2dataset": "Img2Dataset",
-    "listing": "Listing",
-    "neutral": "NeutralPortraits",
-    "pata": "PATA",
-    "socialcounterfactuals": "SocialCounterfactuals",
-    "utkface": "UTKFace",
+    "causalface": "causalface:CausalFace",
+    "celeba": "celeba:CelebA",
+    "coco": "coco:COCOCaptions",
+    "counts": "counts:CountTable",
+    "fairface": "fairface:FairFace",
+    "folder": "folder:MappedFolder",
+    "idenprof": "image_folder:IdenProf",
+    "image_folder": "image_folder:ImageFolder",
+    "img2dataset": "img2dataset:Img2Dataset",
+    "listing": "folder:Listing",
+    "neutral": "image_folder:NeutralPortraits",
+    "pata": "pata:PATA",
+    "socialcounterfactuals": "socialcounterfactuals:SocialCounterfactuals",
+    "utkface": "image_folder:UTKFace",
 }
-"""Name in the audit file and of the module, to the class in it."""
+"""Name in the audit file -> `module:Class` below `plumbline.datasets`."""
 
 MAPPED = ("folder", "listing", "counts")
 """The readers that take a column map."""
@@ -59,6 +59,6 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
             found=f"{name} {'without' if column_map is None else 'with'} `map`",
             expected=f"`map` with {' or '.join(MAPPED)} only",
         )
-    reader = import_class(f"{name}:{READERS[name]}", below="plumbline.datasets")
+    reader = import_class(READERS[name], below="plumbline.datasets")
     instance: Reader = reader(column_map) if column_map is not None else reader()
     return instance

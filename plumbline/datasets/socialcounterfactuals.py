@@ -9,8 +9,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from plumbline.datasets.indexes import Row, dataset_root, index_file, read_rows
-from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
+from plumbline.datasets.indexes import (
+    Row,
+    dataset_root,
+    described,
+    index_file,
+    read_rows,
+    read_table_rows,
+    table_schema,
+)
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration, printable
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.parquet import IMAGE_COLUMN, holds_text

@@ -116,9 +116,9 @@ FAMILIES: dict[str, Family] = {
             DUAL_ENCODER, "dual encoder of an untested type", (), "dual_encoder:DualTowers", 1,
             _VECTORS, "scaled_cosine",
         ),
-        Family("blip", "BLIP", ("blip",), "matching:BlipEncoder", 1, _LOGITS, "pair"),
-        Family("blip_2", "BLIP-2", ("blip-2",), "matching:Blip2Encoder", 1, _LOGITS, "pair"),
-        Family("bridgetower", "BridgeTower", ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1, _LOGITS, "pair"),
+        Family("blip", "BLIP", ("blip",), "cross_encoders:BlipEncoder", 1, _LOGITS, "pair"),
+        Family("blip_2", "BLIP-2", ("blip-2",), "cross_encoders:Blip2Encoder", 1, _LOGITS, "pair"),
+        Family("bridgetower", "BridgeTower", ("bridgetower",), "cross_encoders:BridgeTowerEncoder", 1, _LOGITS, "pair"),
         Family("owlv2", "OWLv2", ("owlv2",), "owlv2:Owlv2Encoder", 1, _LOGITS, "dot"),
         # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.
         Family("owlvit", "OWL-ViT", ("owlvit",), "owlv2:OwlVitEncoder", 1, _LOGITS, "dot", also_reads=("owlv2",)),

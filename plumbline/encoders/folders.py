@@ -14,9 +14,8 @@ from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORME
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder, family_of_model_type
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
-from plumbline.checkpoints.loading import loading
+from plumbline.checkpoints.loading import loading, require_sizes
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
-from plumbline.checkpoints.sizes import require_sizes
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents

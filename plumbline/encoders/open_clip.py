@@ -24,8 +24,7 @@ from plumbline.checkpoints.folders import (
     refuse_code,
     require_files,
 )
-from plumbline.checkpoints.loading import loading, ready_libraries
-from plumbline.checkpoints.sizes import built_without_numbers
+from plumbline.checkpoints.loading import built_without_numbers, loading, ready_libraries
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.torch_encoder import (
     Normalisation,

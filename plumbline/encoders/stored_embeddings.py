@@ -29,7 +29,7 @@ from plumbline.checkpoints.addresses import STORED, Address, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, file_digest
 from plumbline.config.parts import Part
-from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
+from plumbline.datasets.indexes import described, read_table_rows, table_schema
 from plumbline.datasets.records import Refusal, printable
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity

@@ -21,8 +21,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents
 from plumbline.datasets.counts import candidate_columns, counted_as
 from plumbline.datasets.folder import TABLE_KINDS, ColumnMap, table_rows
-from plumbline.datasets.indexes import Row, read_header
-from plumbline.datasets.parquet_index import table_schema
+from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.records import Refusal, printable
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import Crop, EncoderIdentity

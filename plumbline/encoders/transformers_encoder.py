@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles
-from plumbline.checkpoints.loading import FROM_DISK, loading, ready_libraries, whole_model
-from plumbline.checkpoints.sizes import built_without_numbers
+from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError

@@ -19,8 +19,7 @@ from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.thinking import text_apart
 from plumbline.http.chat import ChatClient, ChatReply, ChatRequest, plain_text
 from plumbline.http.client import MalformedReply, exchange, open_http, read_json
-from plumbline.http.keys import EndpointKey, read_key
-from plumbline.http.settings import EndpointSettings
+from plumbline.http.settings import EndpointKey, EndpointSettings, read_key
 from plumbline.images.decoding import decode, read_recorded_image, suffix_of
 
 ENCODING_VERSION = 1

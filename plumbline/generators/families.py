@@ -90,7 +90,7 @@ GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
     family.name: family
     for family in (
         GeneratorFamily(
-            "llava", "LLaVA", ("llava",), "llava:LlavaBackend", 1,
+            "llava", "LLaVA", ("llava",), "image_text_to_text:LlavaBackend", 1,
             True, ("llama", "mistral", "gemma"), "LlavaForConditionalGeneration",
         ),
         GeneratorFamily(
@@ -98,8 +98,9 @@ GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
             True, ("llama",), "InstructBlipForConditionalGeneration",
         ),
         GeneratorFamily(
-            "language_model", "Language model", ("llama", "mistral", "gemma"), "language_model:LanguageModelBackend", 1,
-            False, ("llama", "mistral", "gemma"), "AutoModelForCausalLM",
+            "language_model", "Language model", ("llama", "mistral", "gemma"),
+            "transformers_backend:LanguageModelBackend", 1, False,
+            ("llama", "mistral", "gemma"), "AutoModelForCausalLM",
         ),
         GeneratorFamily(
             IMAGE_TEXT, "Model of images and texts", (*SHARES, *READS_TOGETHER, *UNPROVED),

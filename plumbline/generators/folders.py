@@ -18,9 +18,8 @@ from plumbline.checkpoints.folders import (
     read_configuration,
     transformers_contents,
 )
-from plumbline.checkpoints.loading import FROM_DISK, ready_libraries
+from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, ready_libraries, require_sizes
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
-from plumbline.checkpoints.sizes import built_without_numbers, require_sizes
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
 from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT, NOT_MEANT, WITHOUT_TEMPLATE, GeneratorFamily

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any
 
 from plumbline.http.client import EndpointClient, MalformedReply, Response, read_json
-from plumbline.http.keys import EndpointKey
 from plumbline.http.retries import is_filtered, on_one_line
+from plumbline.http.settings import EndpointKey
 
 UNREPORTED = "unreported"
 _NAME_LENGTH = 200

@@ -24,9 +24,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from plumbline.errors import GenerationError
-from plumbline.http.keys import EndpointKey, read_key
 from plumbline.http.retries import Clock, EndpointFault, RateLimiter, RetryNotes, fault_of_status, on_one_line
-from plumbline.http.settings import EndpointSettings, is_loopback
+from plumbline.http.settings import EndpointKey, EndpointSettings, is_loopback, read_key
 
 if TYPE_CHECKING:
     import httpx2

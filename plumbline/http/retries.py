@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
-from plumbline.http.keys import EndpointKey
+from plumbline.http.settings import EndpointKey
 
 LONGEST_PAUSE_S = 300.0
 """A longer Retry-After is cut to this: the endpoint may then say again that it wants more time."""

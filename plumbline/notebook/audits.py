@@ -23,8 +23,7 @@ from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
 from plumbline.metrics.inputs import as_seed
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.metrics.text_space import TEXT_SPACE_SUITES, text_space_rows
-from plumbline.notebook.labels import records_of
-from plumbline.notebook.models import Logit, as_vectors, embed_pictures, embedder_of
+from plumbline.notebook.inputs import Logit, as_vectors, embed_pictures, embedder_of, records_of
 from plumbline.notebook.results import Audit
 from plumbline.version import __version__
 

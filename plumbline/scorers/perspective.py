@@ -20,9 +20,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from plumbline.digests import digest_json
 from plumbline.errors import GenerationError, ScoringError
 from plumbline.http.client import EndpointClient, MalformedReply, Response, read_json
-from plumbline.http.keys import EndpointKey
 from plumbline.http.retries import Clock
-from plumbline.http.settings import EndpointSettings
+from plumbline.http.settings import EndpointKey, EndpointSettings
 from plumbline.scorers.scorer import Scored, ScorerSettings
 
 if TYPE_CHECKING:

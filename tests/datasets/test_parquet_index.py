@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline.datasets import parquet_index
-from plumbline.datasets.indexes import Row
-from plumbline.datasets.parquet_index import MAX_VALUE_BYTES, read_table_rows
+from plumbline.datasets import indexes
+from plumbline.datasets.indexes import MAX_VALUE_BYTES, Row, read_table_rows
 from plumbline.datasets.records import Refusal
 from plumbline.errors import DatasetError
 from plumbline.images import parquet as parquet_columns
@@ -60,7 +59,7 @@ def test_a_text_that_is_too_long_spoils_its_row_alone(tmp_path: Path) -> None:
 
 
 def test_one_long_text_in_every_row_is_not_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 4 << 20)
+    monkeypatch.setattr(indexes, "MAX_TABLE_BYTES", 4 << 20)
     repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["x" * MAX_VALUE_BYTES])
     file = written(tmp_path / "t.parquet", repeated.cast(pa.string()))
     assert file.stat().st_size < 20_000
@@ -71,11 +70,11 @@ def test_one_long_text_in_every_row_is_not_written_out(tmp_path: Path, monkeypat
 
 def test_a_table_whose_pages_or_rows_pass_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "t.parquet", ["x" * 5000] * 3 + ["y"], use_dictionary=False)
-    monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 10_000)
+    monkeypatch.setattr(indexes, "MAX_TABLE_BYTES", 10_000)
     with pytest.raises(DatasetError) as caught:
         rows(file)
     assert (caught.value.expected, caught.value.hint) == ("at most 10000 bytes", WRITE_AGAIN)
-    monkeypatch.setattr(parquet_index, "MAX_ROWS", 3)
+    monkeypatch.setattr(indexes, "MAX_ROWS", 3)
     with pytest.raises(DatasetError) as caught:
         rows(file)
     assert (caught.value.where, caught.value.expected) == ("t.parquet", "at most 3 rows")

@@ -173,13 +173,13 @@ def test_bridgetower_runs_its_towers_once_an_image_and_once_a_prompt(folders, pi
 
 
 def test_bridgetower_keeps_a_bounded_number_of_prompts(folders, encoders, pictures, monkeypatch):
-    from plumbline.encoders import bridgetower
+    from plumbline.encoders import cross_encoders
 
     encoder = load_encoder(files_of(folders, "bridgetower"), Placement())
     batch = batch_of(encoder, pictures)
     expected = encoders["bridgetower"].score_pairs(batch, TEXTS)
-    monkeypatch.setattr(bridgetower, "PROMPTS_KEPT", 2)
-    monkeypatch.setattr(bridgetower, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(cross_encoders, "PROMPTS_KEPT", 2)
+    monkeypatch.setattr(cross_encoders, "PAIRS_AT_ONCE", 7)
     np.testing.assert_allclose(encoder.score_pairs(batch, TEXTS), expected, atol=2e-5)
     assert list(encoder._prompts) == TEXTS[-2:]
 

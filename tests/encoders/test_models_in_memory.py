@@ -8,7 +8,7 @@ from every_encoder import batch_of
 import plumbline
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import EncodingError, ImageRejected
-from plumbline.notebook.models import as_vectors, embed_pictures, embedder_of
+from plumbline.notebook.inputs import as_vectors, embed_pictures, embedder_of
 
 TEXTS = ["a photo of a person", "a thief"]
 DUAL = [

@@ -17,7 +17,7 @@ from plumbline.generators.endpoint import EndpointBackend, ask_what_it_is
 from plumbline.generators.generation import GenerationStore, generate
 from plumbline.generators.judge import StereotypeJudge
 from plumbline.http.chat import ChatClient
-from plumbline.http.keys import HIDDEN, EndpointKey, read_key
+from plumbline.http.settings import HIDDEN, EndpointKey, read_key
 from resources.endpoints import keep_report
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -9,8 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
-from plumbline.catalog.suites import all_suites
-from plumbline.catalog.zero_shot import ZeroShotSettings, zero_shot_suite
+from plumbline.catalog.suites import ZeroShotSettings, all_suites, zero_shot_suite
 from plumbline.errors import ConfigError
 from plumbline.metrics import Cell, MetricSettings
 from plumbline.metrics.registry import FAMILIES

@@ -8,8 +8,14 @@ import pytest
 from pydantic import ValidationError
 from upath import UPath
 
-from plumbline.catalog.suites import load_suite
-from plumbline.catalog.zero_shot import ZeroShotSettings, class_names, imagenet_names, templates_of, zero_shot_suite
+from plumbline.catalog.suites import (
+    ZeroShotSettings,
+    class_names,
+    imagenet_names,
+    load_suite,
+    templates_of,
+    zero_shot_suite,
+)
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.loading import ready_libraries
 from plumbline.config.audit import Audit
