@@ -154,8 +154,11 @@ def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDAr
     Where p counts draws, fewer than five are taken from their fitted tail, which varies less. nan where no value has so
     small a p, see `tail_p_values`.
     """
-    ordered, r = np.sort(draws), len(draws)
+    r = len(draws)
     longest, critical = int(_TAILS[0] * r), np.full(len(levels), np.nan)
+    # The largest draws in order: as many as a tail or a level needs.
+    most = min(r - 1, max([longest + 1, *(int(level * (r + 1) + 1e-9) for level in levels)]))
+    ordered = np.sort(np.partition(draws, r - 1 - most)[r - 1 - most :])
     fitted: tuple[float, ...] | None = None
     if longest >= _FEWEST and np.isfinite(ordered[-1]):
         for k in (int(share * r) for share in _TAILS):

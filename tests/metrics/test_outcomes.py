@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plumbline import metrics
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
-from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, skew_sums, skew_values
+from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, skew_sums, skew_values, sorted_groups
 from plumbline.reasons import in_words
 
 KNOWN = Path(__file__).parents[1] / "known_answers"
@@ -103,6 +103,13 @@ def test_the_statistics_of_the_rows_equal_the_public_functions(statistic):
         seen["tied"] += len(set(rates)) < len(rates)
         seen["undefined"] += np.isnan(expected)
     assert min(seen.values()) > 5
+
+
+@pytest.mark.parametrize("groups", range(1, 40))
+def test_groups_are_sorted(groups):
+    # A network that sorts zeros and ones sorts everything (Knuth 3, 5.3.4, theorem Z).
+    rates = np.random.default_rng(groups).integers(0, 2, (groups, 500)).astype(np.float64)
+    np.testing.assert_array_equal(np.stack(sorted_groups(rates)), np.sort(rates, axis=0))
 
 
 def test_pairs_keep_the_axis_of_events():
