@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from assets.stored_predictions import held_by, left_out_of_stored, require_held
-from plumbline.catalog.suites import JUDGED, ZERO_SHOT, Suite, load_suite, zero_shot_suite
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, shows_mitigation, zero_shot_suite
 from plumbline.checkpoints.addresses import STORED
 from plumbline.datasets.records import Declaration, Entry
 from plumbline.digests import digest_json
@@ -57,7 +57,8 @@ def _asked_suites(workspace: Workspace, dataset: str, model: str, *, family: Fam
         if name == ZERO_SHOT:
             yield zero_shot_suite(class_labels(workspace, dataset), workspace.dataset_entry(dataset).zero_shot)
             continue
-        yield load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
+        of_labels = {"classes": classes, "wording": wording} if name in TRIDENT_SUITES else {}
+        yield workspace.suite(name, **of_labels)
 
 
 def require_answered(workspace: Workspace, dataset: str, model: str, *, family: Family) -> None:
@@ -174,4 +175,4 @@ def require_mitigations(workspace: Workspace, dataset: str, model: str, *, famil
 
 def _is_judged(workspace: Workspace, dataset: str, model: str, family: Family) -> bool:
     """Return whether a suite of the cell shows what a mitigation changes."""
-    return any(s.family in JUDGED for s in cell_suites(workspace, dataset, model, family=family))
+    return any(shows_mitigation(s.id, s.family) for s in cell_suites(workspace, dataset, model, family=family))

@@ -103,7 +103,9 @@ def suites_with_other_prompts(old: AskedSuites, new: AskedSuites) -> dict[str, s
     sides = old.hashes, new.hashes
     changed = sorted(
         name
-        for name in sides[0].keys() & sides[1].keys() & set(suite_names())
+        for name in sides[0].keys()
+        & sides[1].keys()
+        & {*suite_names(), *(suite.id for side in (old, new) for suite in side.workspace.own_suites)}
         if old.model == new.model and sides[0][name].isdisjoint(sides[1][name])
     )
     # What is stored of a text space are the prompts of every suite that there is.

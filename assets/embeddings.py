@@ -48,7 +48,7 @@ def text_embeddings(
     A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`. Nor have
     predictions that were made elsewhere, which are read there.
     """
-    lake, encoder, own = workspace.lake, encoders.get(context.partition_key), own_texts()
+    lake, encoder, own = workspace.lake, encoders.get(context.partition_key), own_texts(workspace.own_suites)
     family = FAMILIES[encoder.family]
     known = {
         "family": family.name,

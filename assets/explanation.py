@@ -49,7 +49,7 @@ def quick_pages(workspace: Workspace, table: pl.DataFrame, rows: Sequence[str]) 
         return set()
     folder = workspace.report.parent / explanations_folder(table["audit_id"][0])
     quick = table.filter(
-        pl.col("metric").is_in(QUICK), pl.col("suite").is_in(_suites()), pl.col("condition") == "before"
+        pl.col("metric").is_in(QUICK), pl.col("suite").is_in(_suites(workspace)), pl.col("condition") == "before"
     )
     verified: dict[str, Link] = {}
     chosen = quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows)))
@@ -61,8 +61,8 @@ def quick_pages(workspace: Workspace, table: pl.DataFrame, rows: Sequence[str]) 
     return {path.stem for path in folder.glob("*.html")} & set(rows)
 
 
-def _suites() -> list[str]:
-    return ["outcomes", *(suite.id for suite in all_suites() if suite.family == "outcomes")]
+def _suites(workspace: Workspace) -> list[str]:
+    return ["outcomes", *(suite.id for suite in all_suites(workspace.own_suites) if suite.family == "outcomes")]
 
 
 def write_page(path: Path, explanation: Explanation, *, title: str) -> None:

@@ -88,6 +88,7 @@ def _exported(workspace: Workspace) -> Exported:
         about=about,
         hub={name: hub_dataset(entry.root) for name, entry in audit.datasets.items() if entry.root.startswith(HUB)},
         made_at=workspace.past.made_at,
+        suites=workspace.own_suites,
     )
 
 
@@ -113,7 +114,7 @@ def _materials(workspace: Workspace, table: Committed) -> Iterator[Material]:
     assert workspace.past is not None
     yield Material("lake/metric_table", {"sha256": table.sha256}, {"rows": table.rows})
     prompts = set(workspace.lake.read_table("metric_table")["suite_hash"])
-    for suite in all_suites():
+    for suite in all_suites(workspace.own_suites):
         if suite.hash in prompts:
             yield Material(f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)})
     for (name, partition), committed in workspace.past.things.items():

@@ -9,7 +9,7 @@ import polars as pl
 from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.studies import DatasetSize, published_sizes
-from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, load_suite
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
 from plumbline.encoders.plan import (
@@ -262,7 +262,7 @@ def planned_power(
     """
     events = dict.fromkeys((dataset for dataset, _ in workspace.audit.cells), 0)
     for (dataset, _), suites in workspace.audit.cells.items():
-        asked = [load_suite(name) for name in suites if name not in (*TRIDENT_SUITES, ZERO_SHOT)]
+        asked = [workspace.suite(name) for name in suites if name not in (*TRIDENT_SUITES, ZERO_SHOT)]
         events[dataset] += sum(len(suite.skewed_events) for suite in asked if suite.family == "outcomes")
     groups = {dataset: of_dataset for dataset, of_dataset in groups.items() if events.get(dataset)}
     tests = sum(events[dataset] * len(of_dataset) for dataset, of_dataset in groups.items())

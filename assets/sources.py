@@ -49,9 +49,9 @@ def encoder_checkpoint(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersion
     description="The prompts of every suite, as rendered. A changed word changes this version, and no image embedding.",
     **_SPEC,
 )
-def prompt_suites() -> dg.DataVersion:
+def prompt_suites(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersion:
     """Digest the rendered prompts of all suites."""
-    return dg.DataVersion(prompts_version())
+    return dg.DataVersion(prompts_version(workspace))
 
 
 @dg.observable_source_asset(
@@ -140,9 +140,9 @@ def encoder_version(encoder: Encoder) -> str:
     return digest_json([encoder.family, encoder.identity.weights])
 
 
-def prompts_version() -> str:
-    """Return the digest of every suite's rendered prompts."""
-    return digest_json([suite.hash for suite in all_suites()])
+def prompts_version(workspace: Workspace) -> str:
+    """Return the digest of every suite's rendered prompts, those of the audit file's own included."""
+    return digest_json([suite.hash for suite in all_suites(workspace.own_suites)])
 
 
 def _versions(names: Iterable[str], digest: Callable[[str], str]) -> dict[str, str]:
@@ -165,11 +165,11 @@ _OF_NAMES: dict[str, Callable[[Workspace, Iterable[str] | None], dict[str, str]]
     "encoder_checkpoint": checkpoint_versions,
     "lvlm_checkpoint": lvlm_versions,
 }
-_OF_PACKAGE: dict[str, Callable[[], str]] = {
+_OF_TEXTS: dict[str, Callable[[Workspace], str]] = {
     "prompt_suites": prompts_version,
-    "mitigation_texts": words_digest,
-    "generation_prompts": prompts_hash,
-    "answer_words": answer_words_digest,
+    "mitigation_texts": lambda workspace: words_digest(),
+    "generation_prompts": lambda workspace: prompts_hash(),
+    "answer_words": lambda workspace: answer_words_digest(),
 }
 
 
@@ -180,7 +180,7 @@ def source_names(workspace: Workspace) -> Iterator[tuple[str, str | None]]:
     for asset, names in zip(_OF_NAMES, named):
         for name in names:
             yield asset, name
-    for asset in _OF_PACKAGE:
+    for asset in _OF_TEXTS:
         yield asset, None
 
 
@@ -212,7 +212,9 @@ def report_sources(
     for asset in dict.fromkeys(asset for asset, _ in wanted):
         names = [name for source, name in wanted if source == asset and name is not None]
         digests: dict[str | None, str]
-        digests = dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
+        digests = (
+            dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_TEXTS[asset](workspace)}
+        )
         for partition, version in digests.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(

@@ -19,7 +19,6 @@ from assets.partitions import GRID
 from assets.progress import progress_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
-from plumbline.catalog.suites import JUDGED
 from plumbline.digests import digest_file
 from plumbline.encoders.embedding import embed_texts
 from plumbline.encoders.encoder import DualEncoder
@@ -43,7 +42,7 @@ from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
 TEXT_METHODS = tuple(method for method in METHODS.values() if method.acts_on == "texts")
-_JUDGED = (*JUDGED, "captions")
+_JUDGED = ("outcomes", "trident", "captions")
 
 
 def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:

@@ -21,7 +21,7 @@ from assets.language import LANGUAGE_TABLES
 from assets.recorded import CODE_VERSIONS
 from assets.sources import dataset_versions
 from plumbline.catalog.prompts import prompts_hash
-from plumbline.catalog.suites import load_suite, own_texts
+from plumbline.catalog.suites import own_texts
 from plumbline.catalog.word_lists import answer_words_digest
 from plumbline.config.recorded import setting
 from plumbline.digests import canonical_json, digest_file, digest_json
@@ -323,8 +323,8 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "lvlm_identity": lambda now, name: backend_identity(now.workspace, name),
     "scorer": lambda now, name: scorer_version(now.workspace, name),
     "user_file": lambda now, path: digest_file(now.workspace.user_file(path)),
-    "suite": lambda now, name, classes, wording: load_suite(name, classes=classes, wording=wording).hash,
-    "texts": lambda now: list(own_texts().values()),
+    "suite": lambda now, name, classes, wording: now.workspace.suite(name, classes=classes, wording=wording).hash,
+    "texts": lambda now: list(own_texts(now.workspace.own_suites).values()),
     "prompts": lambda now: prompts_hash(),
     "mitigation_texts": lambda now: words_digest(),
     "answer_words": lambda now: answer_words_digest(),

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from plumbline.config.file import PARTS
+from plumbline.config.parts import written_keys
 
 _OPENING = """# The audit file
 
@@ -30,7 +31,7 @@ def _part(name: str, model: type[BaseModel]) -> str:
     rows = [
         f"| `{field.alias or key}` | {_type_text(field.annotation, field)} | {_default(field)} "
         f"| {_cell(field.description or '')} |"
-        for key, field in model.model_fields.items()
+        for key, field in written_keys(model).items()
     ]
     # What is raised is for those who call the model.
     told = cleandoc(model.__doc__ or "").partition("\nRaises\n---")[0].partition("\nAttributes\n---")[0].rstrip()

@@ -14,6 +14,7 @@ from orchestration.explain_commands import explain_command
 from orchestration.export_commands import export_command, export_mitigation_command, verify_command
 from orchestration.fetch_commands import fetch_command
 from orchestration.plan_commands import plan_command
+from orchestration.suite_commands import suite_command
 from orchestration.terminal import console, errors, say_warnings_plainly
 from orchestration.view_commands import scorecard_command, status_command, ui_command
 from plumbline.errors import PlumblineError
@@ -58,6 +59,7 @@ for _name, _command in {
     "export": export_command,
     "verify": verify_command,
     "check": check_command,
+    "suite": suite_command,
     "plan": plan_command,
     "audit": audit_command,
     "ui": ui_command,

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from upath import UPath
 
 from plumbline.catalog.studies import recognise
+from plumbline.catalog.suites import RELEASED, Suite, load_suite
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
@@ -209,6 +210,20 @@ class Workspace:
             raise ConfigError("the audit file has no such dataset", where=self.audit_path, found=dataset)
         return entry
 
+    @property
+    def own_suites(self) -> tuple[Suite, ...]:
+        """Return the suites that the audit file names by a path."""
+        with unrecorded():  # what is used of them is noted
+            return tuple(self.audit.suites_of_files.values())
+
+    def suite(self, name: str, *, classes: str | None = None, wording: str = RELEASED) -> Suite:
+        """Return a suite that the audit file asks, its own or one of `load_suite`."""
+        for suite in self.own_suites:
+            if suite.id == name:
+                note("suite", name, None, RELEASED, value=suite.hash)
+                return suite
+        return load_suite(name, classes=classes, wording=wording)
+
     def engine_settings(self) -> dict[str, Any]:
         """Return what the embedding engine is told: rows of a shard and of a batch, workers, decoder."""
         with unrecorded():  # those that could move a number are in `declared_engine`
@@ -260,6 +275,18 @@ class Workspace:
         )
         self.note("encoder_checkpoint", encoder, value=files.version)
         return files
+
+    def checkpoint_at(self, address: str) -> CheckpointFiles:
+        """Return the files of a checkpoint that the audit file need not name.
+
+        Raises
+        ------
+        ConfigError
+            If it is no address.
+        CheckpointError
+            If nothing is there.
+        """
+        return checkpoint_files(address, address, project=PROJECT, fetched=self.fetched)
 
     def lvlm_entry(self, model: str) -> LvlmEntry:
         """Return a generative model's entry of the audit file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -99,6 +99,35 @@ def _require_bounded(text: str) -> None:
         open_nodes[-1] = (outer, so_far + size)
         if so_far + size > LARGEST:
             raise _beyond(f"more than {LARGEST:,} values once its aliases are written out", event)
+
+
+Place = tuple[str, ...]
+"""Keys that lead to a value of a file."""
+
+
+def key_lines(root: yaml.Node | None) -> Iterator[tuple[Place, int]]:
+    """Yield the place of every key and entry of a file, and its 1-based line."""
+    waiting: list[tuple[yaml.Node | None, Place]] = [(root, ())]
+    # An alias is the same node again, and may even lie within what it stands for.
+    met: set[int] = set()
+    while waiting:
+        node, location = waiting.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        children: list[tuple[str, yaml.Node, yaml.Node]] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [(str(key.value), key, value) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            children = [(str(i), value, value) for i, value in enumerate(node.value)]
+        yield from (((*location, name), key.start_mark.line + 1) for name, key, _ in children)
+        waiting += [(value, (*location, name)) for name, value in {name: value for name, _, value in children}.items()]
+
+
+def line_of(place: Sequence[Any], lines: Mapping[Place, int]) -> int:
+    """Return the line of the deepest part of a place that stands in the file."""
+    keys = tuple(map(str, place))
+    return next((lines[keys[:n]] for n in range(len(keys), 0, -1) if keys[:n] in lines), 1)
 
 
 def typed(kind: type[T], content: Any) -> T:

@@ -11,110 +11,27 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from plumbline.catalog.files import checked_yaml, typed
+from plumbline.catalog.files import data_yaml, typed
 from plumbline.config.parts import Part
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.recording import note, unrecorded
 
 _SLOT = "{}"
-
-
-def _one_slot(template: str) -> str:
-    if template.count(_SLOT) != 1:
-        raise ValueError("a template with one slot {} for the word")
-    return template
-
-
-class _Block(BaseModel):
-    """Words of one category in one template."""
-
-    model_config = ConfigDict(extra="forbid")
-    category: str
-    template: Annotated[str, AfterValidator(_one_slot)]
-    words: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
-
-
-class _Head(BaseModel):
-    """Keys of every file; a family adds its own."""
-
-    model_config = ConfigDict(extra="allow")
-    id: str
-    family: Literal["captions", "labels", "markedness", "outcomes", "perception", "templates", "trident"]
-    version: int
-    source: str
-
-
-class _Listed(_Head):
-    """A suite of words listed by category, with events that are unions of categories."""
-
-    model_config = ConfigDict(extra="forbid")
-    candidates: tuple[_Block, ...] = Field(min_length=1)
-    events: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    skewed_events: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> _Listed:
-        words = [word for block in self.candidates for word in block.words]
-        twice = sorted({word for word in words if words.count(word) > 1})
-        if twice:
-            raise ValueError(f"every word once: {', '.join(twice)} stand(s) in several places")
-        known = {block.category for block in self.candidates}
-        unknown = sorted({category for of in self.events.values() for category in of} - known)
-        if unknown:
-            raise ValueError(f"events made of the categories {', '.join(sorted(known))}, not {', '.join(unknown)}")
-        lacking = sorted(set(self.skewed_events) - set(self.events))
-        if lacking:
-            raise ValueError(f"skewed_events that are events; {', '.join(lacking)} is none")
-        return self
+AS_WRITTEN = "as_written"
+"""Key `articles` of a file whose words and templates keep their articles, whatever follows them."""
 
 
 VARIANT_OF = {
     "agency_photo": "agency", "communion_photo": "communion", "crime_words": "crime", "perception_words": "perception",
 }  # fmt: skip
 """Other readings of a published suite, of the same images; they are asked where an audit file names them."""
-PUBLISHED = (
-    "agency", "communion", "crime", "crime_pooled", "gender_labels", "markedness", "pata_captions", "perception",
-    "templates", "trident", *VARIANT_OF,
-)  # fmt: skip
-"""The suites of the papers; those of one's own list their words, and name events of their own."""
-
-_MODELS: dict[str, type[_Head]] = {"outcomes": _Listed, "labels": _Listed}
-"""Family -> what its files hold; the published families that build prompts in other ways have the head checked."""
-
-
-def read_suite_file(path: Path) -> dict[str, Any]:
-    """Return the content of a file of prompts.
-
-    Raises
-    ------
-    ConfigError
-        If it is no YAML, or does not hold what its family needs: with file, key, what was found and expected.
-    """
-    family = checked_yaml(path, _Head, "a file of prompts").family
-    suite = checked_yaml(path, _MODELS.get(family, _Head), "a file of prompts")
-    if suite.id != path.stem:
-        raise ConfigError("a suite is named as its file", where=f"{path}, key id", found=suite.id, expected=path.stem)
-    if path.stem not in PUBLISHED and suite.family != "outcomes":
-        raise ConfigError(
-            "a suite of one's own lists words and events",
-            where=f"{path}, key family",
-            found=suite.family,
-            expected="outcomes; the other families are those of the published suites alone",
-        )
-    return suite.model_dump()
-
-
-# --- Prompt suites: the candidates of every probe, read from data files; their identity is their rendered
-# text.
-
 GENDERS = ("man", "woman")
+RELEASED = "released"
+"""The wording of the Trident prompts in the released code."""
 VALENCES = ("negative", "neutral", "positive")
-JUDGED = ("outcomes", "trident")
-"""The families of suites that a mitigation is judged by."""
-
 TASK_EVENTS = {"crime": "crime", "communion": "negative_communion", "agency": "negative_agency"}
 """The three tasks, which are suites of outcomes, and the harmful event of each."""
 TASKS = tuple(TASK_EVENTS)
@@ -125,6 +42,8 @@ MIXED_SUITES = ("trident_mixed", "trident_composite")
 """The column `suite` of rows that depend on automatic gender labels."""
 SCENE_SUITES = ("pata_captions",)
 """Suites of datasets that have scenes."""
+UTILITY = "utility"
+"""The family of suites whose candidates are the classes of things."""
 ZERO_SHOT = "zero_shot"
 """The suite of a dataset's own classes, see `plumbline.catalog.suites`; it has no file of prompts."""
 VARIANT_SUITES = ("crime_pooled", "agency_photo", "communion_photo", "crime_words", *SCENE_SUITES)
@@ -226,32 +145,49 @@ class Suite:
         return tuple(c for c in self.candidates if c.category != "class")
 
 
+_AN = re.compile(r"[aeiou]|(hour|honest|honou?r|heir)", re.IGNORECASE)
+_A = re.compile(r"(uni(?![nm])|us(e|u)|eu|one\b|u\b)", re.IGNORECASE)
+
+
 def with_article(word: str) -> str:
-    """Put `a` or `an` before a word by its first letter: `a thief`, `an individual`."""
-    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
+    """Put `a` or `an` before a word as it sounds: `a thief`, `an individual`, `an honest person`, `a uniform`."""
+    return f"{'an' if _AN.match(word) and not _A.match(word) else 'a'} {word}"
+
+
+_SLOT_ARTICLE = re.compile(r"\b(a|an) *\{\}", re.IGNORECASE)
+_WORD = re.compile(r"(a|an) +(\S+)", re.IGNORECASE)
+
+
+def filled(template: str, word: str, *, article: bool = False, as_written: bool = False) -> str:
+    """Return a template with a word in its slot `{}`; an empty word leaves no second space behind.
+
+    Parameters
+    ----------
+    article : bool
+        Whether the word gets an article where the template has none before its slot.
+    as_written : bool
+        Nothing is changed: neither gets the word an article, nor becomes `a` before the slot `an`.
+    """
+    before = None if as_written else _SLOT_ARTICLE.search(template)
+    if article and not as_written and before is None and word:
+        word = with_article(word)
+    text = " ".join(template.replace(_SLOT, word).split())
+    if before is None or (found := _WORD.match(text, before.start())) is None:
+        return text
+    agreeing = with_article(found[2])
+    capital = found[1][0].isupper()
+    return text[: found.start()] + (agreeing[0].upper() + agreeing[1:] if capital else agreeing) + text[found.end() :]
 
 
 @cache
-def _read(name: str) -> dict[str, Any]:
-    path = Path(str(files("plumbline.catalog"))) / "suites" / f"{name}.yaml"
-    if not path.is_file():
+def data_of(name: str) -> dict[str, Any]:
+    """Return the content of the data file of a published suite."""
+    if name == "trident_composite":
+        name = "trident"
+    if name not in suite_names():
         raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
-    content = read_suite_file(path)
-    if name not in PUBLISHED:
-        _require_own_events(path, content)
+    content: dict[str, Any] = data_yaml(f"suites/{name}.yaml")
     return content
-
-
-def _require_own_events(path: Path, content: dict[str, Any]) -> None:
-    """Reject a user suite with an event name of a published suite: their numbers would be mixed."""
-    published = {event for name in PUBLISHED for event in _read(name).get("events", ())}
-    if taken := sorted(published.intersection(content.get("events", ()))):
-        raise ConfigError(
-            "an event of a suite of one's own has the name of a published one",
-            where=f"{path}, key events",
-            found=", ".join(taken),
-            expected=f"another name, such as {path.stem}_{taken[0]}",
-        )
 
 
 def suite_names() -> tuple[str, ...]:
@@ -268,17 +204,17 @@ def suite_names() -> tuple[str, ...]:
     return tuple(sorted(listed | {"trident_composite"}))
 
 
-def shows_mitigation(name: str) -> bool:
-    """Return whether a suite is of the families that a mitigation is judged by."""
-    return name != ZERO_SHOT and _read(name.removesuffix("_composite"))["family"] in JUDGED
+def shows_mitigation(name: str, family: str) -> bool:
+    """Return whether a mitigation is judged by a suite: one of outcomes, or a Trident suite of the published labels."""
+    return family == "outcomes" or name in TRIDENT_SUITES
 
 
 def trident_class_sets() -> tuple[str, ...]:
     """Return the names of the label sets that a Trident suite can be built on."""
-    return tuple(_read("trident")["classes"])
+    return tuple(data_of("trident")["classes"])
 
 
-def load_suite(name: str, *, classes: str | None = None, wording: str = "released") -> Suite:
+def load_suite(name: str, *, classes: str | None = None, wording: str = RELEASED) -> Suite:
     """Build one suite from its data file.
 
     Parameters
@@ -311,25 +247,37 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
 def _built(name: str, classes: str | None, wording: str) -> Suite:
     if name.startswith("trident"):
         return _trident(name, classes, wording)
-    content = _read(name)
-    return typed(Suite, content | {"candidates": _CANDIDATES.get(content["family"], _listed)(content)})
+    return suite_of(data_of(name))
 
 
-def _listed(content: dict[str, Any]) -> tuple[Candidate, ...]:
+def suite_of(content: Mapping[str, Any]) -> Suite:
+    """Return the suite of the content of a file."""
+    family = content["family"]
+    as_written = content.get("articles") == AS_WRITTEN
+    built = {"candidates": _CANDIDATES.get(family, _listed)(content, as_written)}
+    return typed(Suite, {**content, **built})
+
+
+def _listed(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     return tuple(
-        Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
+        Candidate(
+            id=word,
+            text=filled(block["template"], word, article=True, as_written=as_written),
+            category=block["category"],
+        )
         for block in content["candidates"]
         for word in block["words"]
     )
 
 
-def _templated(content: dict[str, Any], slots: list[tuple[str, str, str, str]]) -> tuple[Candidate, ...]:
+def _templated(
+    content: Mapping[str, Any], slots: list[tuple[str, str, str, str]], as_written: bool, *, article: bool = False
+) -> tuple[Candidate, ...]:
     """Fill every template with every slot: (its part of the id, category, word, text in the slot)."""
     return tuple(
         Candidate(
             id=f"{template}:{name}",
-            # A blank slot leaves no second space behind.
-            text=" ".join(text.format(filling).split()),
+            text=filled(text, filling, article=article, as_written=as_written),
             category=category,
             word=word,
             template=template,
@@ -339,32 +287,32 @@ def _templated(content: dict[str, Any], slots: list[tuple[str, str, str, str]]) 
     )
 
 
-def _of_scales(content: dict[str, Any]) -> tuple[Candidate, ...]:
+def _of_scales(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     words = dict.fromkeys(word for scale in content["scales"].values() for word in scale)
     slots = [("blank", "blank", "", content["blank"]), *((word, "adjective", word, word) for word in words)]
-    return _templated(content, slots)
+    return _templated(content, slots, as_written)
 
 
-def _of_marks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+def _of_marks(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     """Return the unmarked prompts and those that name a label; `category` is then the label's attribute."""
     slots = [("blank", "blank", "", content["blank"])]
     for attribute, marks in content["marks"].items():
         slots += [(f"{attribute}:{label}", attribute, label, word) for label, word in marks.items()]
-    return _templated(content, slots)
+    return _templated(content, slots, as_written)
 
 
-def _of_tasks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+def _of_tasks(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     """Return the prompts of several tasks; `category` is `task:kind`."""
     slots = [
-        (f"{task}:{word}", f"{task}:{kind}", word, with_article(word))
+        (f"{task}:{word}", f"{task}:{kind}", word, word)
         for task, kinds in content["tasks"].items()
         for kind, words in kinds.items()
         for word in words
     ]
-    return _templated(content, slots)
+    return _templated(content, slots, as_written, article=True)
 
 
-def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
+def _of_scenes(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     """Return the captions of every scene, unchanged; `category` is `scene:attribute:pos` or `:neg`."""
     return tuple(
         Candidate(id=f"{scene}:{attribute}:{side}:{number}", text=text, category=f"{scene}:{attribute}:{side}")
@@ -375,17 +323,38 @@ def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
     )
 
 
-_CANDIDATES = {"perception": _of_scales, "markedness": _of_marks, "templates": _of_tasks, "captions": _of_scenes}
+def _of_probes(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
+    """Return the classes of a Trident suite of one's own, and the probes of every valence."""
+    classes, probes = content["classes"], content["probes"]
+    return (
+        *(
+            Candidate(id=label, text=filled(classes["template"], word, as_written=as_written), category="class")
+            for label, word in classes["words"].items()
+        ),
+        *(
+            Candidate(
+                id=word, text=filled(probes["template"], word, article=True, as_written=as_written), category=valence
+            )
+            for valence in VALENCES
+            for word in probes[valence]
+        ),
+    )
+
+
+_CANDIDATES = {
+    "perception": _of_scales, "markedness": _of_marks, "templates": _of_tasks, "captions": _of_scenes,
+    "trident": _of_probes,
+}  # fmt: skip
 """Family of suites -> how its data file becomes candidates; the others list theirs."""
 
 
 def wordings() -> tuple[str, ...]:
     """Return the named wordings of the Trident prompts, the default first."""
-    return tuple(_read("trident")["wordings"])
+    return tuple(data_of("trident")["wordings"])
 
 
 def _trident(name: str, classes: str | None, wording: str) -> Suite:
-    content = _read("trident")
+    content = data_of("trident")
     if wording not in content["wordings"]:
         raise ConfigError("the Trident suite has no such wording", found=wording, expected=", ".join(wordings()))
     if classes not in content["classes"] or name not in ("trident", "trident_composite"):
@@ -414,8 +383,14 @@ def _trident(name: str, classes: str | None, wording: str) -> Suite:
     )
 
 
-def all_suites() -> tuple[Suite, ...]:
-    """Return every suite, the Trident ones over every label set and in every wording, in a fixed order."""
+def all_suites(own: Sequence[Suite] = ()) -> tuple[Suite, ...]:
+    """Return every suite, the Trident ones over every label set and in every wording, in a fixed order.
+
+    Parameters
+    ----------
+    own : sequence of Suite
+        Those of an audit file's own, which stand at the end.
+    """
     built = [
         load_suite(name, classes=classes, wording=wording)
         for name in suite_names()
@@ -423,21 +398,26 @@ def all_suites() -> tuple[Suite, ...]:
         for wording in (wordings() if name.startswith("trident") else ("released",))
     ]
     # A wording changes only some label sets.
-    return tuple({suite.hash: suite for suite in built}.values())
+    return tuple({suite.hash: suite for suite in (*built, *own)}.values())
 
 
 _LABELS = "gender_labels"
 
 
-def own_texts() -> dict[str, tuple[str, ...]]:
+def own_texts(own: Sequence[Suite] = ()) -> dict[str, tuple[str, ...]]:
     """Return suite id -> its own prompts, of every suite, in a fixed order; one of several suites is the first's.
 
     Together they are what `text_embeddings` embeds. What one suite says leaves those of the others as they are, unless
     both have a prompt in common.
+
+    Parameters
+    ----------
+    own : sequence of Suite
+        Those of an audit file's own.
     """
     with unrecorded():
         texts_of: dict[str, dict[str, None]] = {}
-        for suite in all_suites():
+        for suite in all_suites(own):
             texts_of.setdefault(suite.id, {}).update(dict.fromkeys(suite.texts))
     # The two labels last, which other suites have too: a pass over a couple of texts gives them other last bits.
     texts_of[_LABELS] = texts_of.pop(_LABELS)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
-from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, ZERO_SHOT, shows_mitigation
+from plumbline.catalog.suites import TRIDENT_SUITES, UTILITY, ZERO_SHOT, Suite, data_of, shows_mitigation, suite_of
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.entries import (
     AuditEntry,
@@ -27,8 +27,8 @@ from plumbline.config.entries import (
     Thresholds,
     Watch,
 )
-from plumbline.config.parts import Part, suggestion, unfit
-from plumbline.config.values import SLUG, Margin, MetricName, MitigationId, Slug
+from plumbline.config.parts import FROM_FILES, Part, suggestion, unfit
+from plumbline.config.values import AUDITED_SUITES, SLUG, Margin, MetricName, MitigationId, Slug
 from plumbline.datasets.records import Declaration
 from plumbline.datasets.registry import IMAGE_TEXT_PAIRS
 from plumbline.digests import digest_json
@@ -82,6 +82,8 @@ class Audit(Part):
     """how words are counted and who judges them"""
     watch: Watch | None = None
     """a folder whose checkpoints are audited too"""
+    own_suites: Annotated[dict[Slug, dict[str, Any]], FROM_FILES] = Field(default_factory=dict)
+    """what the suites say that entries name by a path; kept, so that a past audit is told with its own words"""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,6 +109,17 @@ class Audit(Part):
         datasets = labelled if entry.datasets == "all" else entry.datasets
         encoders = self.encoders if entry.encoders == "all" else entry.encoders
         return [(dataset, encoder) for dataset in datasets for encoder in encoders]
+
+    @cached_property
+    def suites_of_files(self) -> dict[str, Suite]:
+        """Return the suites that entries name by a path, by the name of the file."""
+        return {name: suite_of(content) for name, content in self.own_suites.items()}
+
+    def suite_family(self, name: str) -> str:
+        """Return the family of a suite."""
+        if name == ZERO_SHOT:
+            return UTILITY
+        return str(self.own_suites[name]["family"] if name in self.own_suites else data_of(name)["family"])
 
     @cached_property
     def declarations(self) -> dict[str, Declaration]:
@@ -158,7 +171,7 @@ class Audit(Part):
         joined: dict[tuple[str, str], dict[str, bool]] = {}
         for entry in self.audit:
             named = entry.mitigations != "all"
-            if not named and not any(map(shows_mitigation, entry.suites)):
+            if not named and not any(shows_mitigation(name, self.suite_family(name)) for name in entry.suites):
                 continue
             for cell in self.rectangle(entry):
                 tried = joined.setdefault(cell, {})
@@ -258,7 +271,9 @@ class Audit(Part):
             return False
         if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
-        return suite not in SCENE_SUITES or dataset in self.with_scenes
+        if (own := self.suites_of_files.get(suite)) is not None and own.attribute is not None:
+            return own.attribute in self.declarations[dataset].groups_named
+        return self.suite_family(suite) != "captions" or dataset in self.with_scenes
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -364,6 +379,11 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
                 names = getattr(entry, part, "all")
                 for j, name in enumerate(() if names == "all" else names):
                     yield (key, i, part, j), name, defined[part]
+    suites = (*AUDITED_SUITES, *audit.own_suites)
+    for i, entry in enumerate(audit.audit):
+        yield from ((("audit", i, "suites", j), name, suites) for j, name in enumerate(entry.suites))
+    for dataset_id, of_dataset in audit.datasets.items():
+        yield from ((("datasets", dataset_id, "filters", name), name, suites) for name in of_dataset.filters)
     for name, settings in audit.mitigations.items():
         for key, dataset in (*settings.fitted_on_datasets, *settings.pair_datasets):
             yield ("mitigations", name, key), dataset, defined["datasets"]
@@ -394,10 +414,24 @@ def _models_alike(audit: Audit) -> Iterator[InitErrorDetails]:
             )
 
 
+def _with_groups(audit: Audit, attribute: str) -> list[str]:
+    return sorted(name for name, each in audit.declarations.items() if attribute in each.groups_named)
+
+
 def _unfit_datasets(audit: Audit) -> Iterator[InitErrorDetails]:
     needs = {
         **dict.fromkeys(TRIDENT_SUITES, ("the Trident suites need a label set", list(audit.class_sets))),
-        **dict.fromkeys(SCENE_SUITES, ("captions of scenes need scenes", sorted(audit.with_scenes))),
+        **{
+            name: ("captions of scenes need scenes", sorted(audit.with_scenes))
+            for entry in audit.audit
+            for name in entry.suites
+            if audit.suite_family(name) == "captions"
+        },
+        **{
+            name: (f"its classes are those of `{suite.attribute}`", _with_groups(audit, suite.attribute))
+            for name, suite in audit.suites_of_files.items()
+            if suite.attribute is not None
+        },
         ZERO_SHOT: ("zero-shot accuracy needs labels of classes", sorted(audit.with_classes)),
     }
     people = sorted(name for name, each in audit.declarations.items() if each.of_people)

@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from plumbline.catalog.files import foreign_yaml
+from plumbline.catalog.files import Place, foreign_yaml, key_lines, line_of
+from plumbline.catalog.own_suites import is_suite_file, read_own_suite
 from plumbline.config.audit import Audit
 from plumbline.config.entries import (
     AuditEntry,
@@ -31,8 +32,9 @@ from plumbline.config.entries import (
     Thresholds,
     Watch,
 )
-from plumbline.config.parts import RENAMED_KEYS, suggestion
+from plumbline.config.parts import RENAMED_KEYS, suggestion, written_keys
 from plumbline.datasets.folder import ColumnMap
+from plumbline.digests import digest_file
 from plumbline.errors import ConfigError
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
@@ -41,29 +43,9 @@ from plumbline.scorers.kinds import SCORER_SETTINGS
 
 # Parts with several kinds of entries -> the key that names the kind.
 _TAGS = {"mitigations": "method", "scorers": "kind"}
-Location = tuple[str, ...]
 
 
-def _keys(root: yaml.Node | None) -> Iterator[tuple[Location, int]]:
-    """Yield the place of every key and entry of a file, and its 1-based line."""
-    waiting: list[tuple[yaml.Node | None, Location]] = [(root, ())]
-    # An alias is the same node again, and may even lie within what it stands for.
-    met: set[int] = set()
-    while waiting:
-        node, location = waiting.pop()
-        if id(node) in met:
-            continue
-        met.add(id(node))
-        children: list[tuple[str, yaml.Node, yaml.Node]] = []
-        if isinstance(node, yaml.MappingNode):
-            children = [(str(key.value), key, value) for key, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            children = [(str(i), value, value) for i, value in enumerate(node.value)]
-        yield from (((*location, name), key.start_mark.line + 1) for name, key, _ in children)
-        waiting += [(value, (*location, name)) for name, value in {name: value for name, _, value in children}.items()]
-
-
-def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
+def describe(mistake: Any, lines: Mapping[Place, int]) -> str:
     """Return one error of pydantic in words: line, key, found, expected.
 
     Parameters
@@ -85,8 +67,7 @@ def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
         # Pydantic names the chosen method or kind between the entry and its key; the file does not.
         del location[2]
     key = ".".join(location) or "(whole file)"
-    # The deepest part of the path that exists in the file.
-    line = next(lines[place] for n in range(len(location), -1, -1) if (place := tuple(location[:n])) in lines)
+    line = line_of(location, lines)
     if kind == "extra_forbidden":
         if renamed := RENAMED_KEYS.get((location[0], location[-1])):
             return _message(line, key, f"unknown key `{location[-1]}`", f"`{renamed}`, as the key is called now")
@@ -110,7 +91,7 @@ def _message(line: int, key: str, found: str, expected: str) -> str:
 def _known_keys(location: list[str]) -> list[str]:
     top, last = (location[0], location[-1]) if location else ("", "")
     model = PARTS.get(f"{top}.{last}") or PARTS.get(top) or PARTS[""]
-    return list(model.model_fields)
+    return list(written_keys(model))
 
 
 _BASE_KEY = "based_on"
@@ -142,7 +123,64 @@ def read_audit(path: Path) -> Audit:
     text = _text(path)
     name = _loaded(text, path)[0].get(_BASE_KEY)
     base = path.parent / str(name) if name is not None else None
-    return _parse(text, path, base, None if base is None else _text(base))
+    base_text = None if base is None else _text(base)
+    named = [*_suite_files(text, path), *(() if base is None else _suite_files(str(base_text), base))]
+    own = tuple((file, digest_file(file) if file.is_file() else "") for file in dict.fromkeys(named))
+    return _parse(text, path, base, base_text, own)
+
+
+def _suite_files(text: str, path: Path) -> Iterator[Path]:
+    """Yield the files of the suites that entries name by a path, which starts at the folder of the audit file."""
+    for name in _suite_paths(_loaded(text, path)[0]):
+        yield _beside(path, name)
+
+
+def _suite_paths(content: Mapping[str, Any]) -> Iterator[str]:
+    for entry in _entries(content):
+        names = entry.get("suites")
+        yield from (name for name in (names if isinstance(names, list) else ()) if _is_path(name))
+
+
+def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries = content.get("audit")
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _is_path(name: object) -> bool:
+    return isinstance(name, str) and is_suite_file(name)
+
+
+def _beside(path: Path, name: str) -> Path:
+    return (path.parent / Path(name).expanduser()).resolve()
+
+
+def _with_suites(content: dict[str, Any], path: Path, mistakes: list[str]) -> dict[str, Any]:
+    """Return the content of an audit file with the suites of other files in it, each named as its file."""
+    if not any(True for _ in _suite_paths(content)):
+        return content
+    own: dict[str, Any] = {}
+    files: dict[str, Path] = {}
+    for name in dict.fromkeys(_suite_paths(content)):
+        file = _beside(path, name)
+        if files.setdefault(file.stem, file) != file:
+            twice = ConfigError("two suites have one name", where=file, found=file.stem, expected="names of their own")
+            mistakes.append(_indented(twice))
+            continue
+        try:
+            own[file.stem] = read_own_suite(file)
+        except ConfigError as error:
+            mistakes.append(_indented(error))
+    entries = [
+        {**entry, "suites": [_beside(path, name).stem if _is_path(name) else name for name in entry["suites"]]}
+        if isinstance(entry, dict) and isinstance(entry.get("suites"), list)
+        else entry
+        for entry in content["audit"]
+    ]
+    return {**content, "audit": entries, "own_suites": own}
+
+
+def _indented(error: ConfigError) -> str:
+    return "  - " + str(error).replace("\n", "\n    ")
 
 
 def _text(path: Path) -> str:
@@ -170,16 +208,26 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
 
 
 @lru_cache(maxsize=4)
-def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> Audit:
+def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own: tuple[tuple[Path, str], ...]) -> Audit:
+    """Return the audit file of a text; `own` are its suites by path with their digests, so that an edit is seen."""
     content, node = _loaded(text, path)
+    mistakes = [
+        _message(1, name, f"unknown key `{name}`", f"one of {', '.join(written_keys(Audit))}")
+        for name in content.keys() & (Audit.model_fields.keys() - written_keys(Audit).keys())
+    ]
+    content = _with_suites(content, path, mistakes)
     if base is not None and base_text is not None:
         if _BASE_KEY not in _loaded(base_text, base)[0]:
             # Its errors are reported with its own lines.
-            _parse(base_text, base, None, None)
-        content = _laid_over(content, _loaded(base_text, base)[0], path)
-    mistakes: list[str] = []
-    lines: dict[Location, int] = {(): 1}
-    for place, line in _keys(node):
+            _parse(base_text, base, None, None, own)
+        content = _laid_over(content, _with_suites(_loaded(base_text, base)[0], base, []), path)
+        if "own_suites" in content:
+            asked = {name for entry in _entries(content) for name in entry.get("suites") or ()}
+            content["own_suites"] = {name: suite for name, suite in content["own_suites"].items() if name in asked}
+    if mistakes:  # what they say is missing in the rest
+        raise _refused(mistakes, path)
+    lines: dict[Place, int] = {(): 1}
+    for place, line in key_lines(node):
         if place in lines:
             # YAML's own reader lets the last one win without a word.
             repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
@@ -191,18 +239,23 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
     except ValidationError as error:
         mistakes += [describe(mistake, lines) for mistake in error.errors()]
     if mistakes:
-        shown = "\n".join(mistakes)
-        raise ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
+        raise _refused(mistakes, path)
     return audit
 
 
-def _control_characters(content: Any, lines: Mapping[Location, int], place: Location = ()) -> Iterator[str]:
+def _refused(mistakes: list[str], path: Path) -> ConfigError:
+    shown = "\n".join(mistakes)
+    return ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
+
+
+def _control_characters(content: Any, lines: Mapping[Place, int], place: Place = ()) -> Iterator[str]:
     """Yield a mistake for every text that no file name or page can hold, such as one with a zero byte."""
     if isinstance(content, str):
         unseen = sorted({letter for letter in content if unicodedata.category(letter) == "Cc"} - {"\n", "\t"})
         if unseen:
-            line = next(lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in lines)
-            yield _message(line, ".".join(place), f"the control character {unseen[0]!r}", "a text without one")
+            yield _message(
+                line_of(place, lines), ".".join(place), f"the control character {unseen[0]!r}", "a text without one"
+            )
     elif isinstance(content, dict | list):
         items = content.items() if isinstance(content, dict) else enumerate(content)
         for name, value in items:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
@@ -26,6 +27,9 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+FROM_FILES = "from files"
+"""Marks a key that is filled in from other files: it stands in no audit file."""
+
 RENAMED_KEYS = {("lvlms", "twin"): "base_llm"}
 """Part of the audit file and key of an earlier version -> the key now."""
 
@@ -43,6 +47,11 @@ def with_current_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
         else entries
         for part, entries in settings.items()
     }
+
+
+def written_keys(part: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the keys of a part that an audit file may have, with what is known of them."""
+    return {name: field for name, field in part.model_fields.items() if FROM_FILES not in field.metadata}
 
 
 def unfit(location: tuple[str | int, ...], value: object, expected: str) -> InitErrorDetails:

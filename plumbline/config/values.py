@@ -114,7 +114,8 @@ def _with_margin(name: str) -> str:
 Slug = Annotated[str, AfterValidator(_slug)]
 MitigationId = Annotated[Slug, AfterValidator(_condition)]
 Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
-SuiteName = Annotated[str, _one_of(AUDITED_SUITES)]
+SuiteName = Annotated[str, AfterValidator(_slug)]
+"""A suite of `AUDITED_SUITES`, or by the name of its file one of the audit file's own: `unfit_parts` knows them."""
 ReaderName = Annotated[str, _one_of(reader_names())]
 PublishedName = Annotated[str, _one_of((*reader_names(), "laion"))]
 FilterName = Annotated[str, _one_of(filter_names())]

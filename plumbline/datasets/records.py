@@ -148,6 +148,11 @@ class Declaration:
         named = (*(rule.column for rule in self.rules), self.base_attribute)
         return frozenset(column for column in named if column is not None)
 
+    @property
+    def groups_named(self) -> frozenset[str]:
+        """Return the columns whose labels are groups: those that are filled, and those of this dataset alone."""
+        return self.filled | {*self.attributes}
+
     def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map the dataset's own values to record columns.
 

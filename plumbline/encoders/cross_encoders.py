@@ -76,9 +76,11 @@ class BridgeTowerEncoder(TransformersEncoder):
             return np.zeros((rows, len(texts)), dtype=np.float32)
         return as_rows(torch.cat(logits).reshape(rows, len(texts)))
 
-    def _longest_text(self, text_config: Any) -> int:
+    @classmethod
+    def longest_text(cls, config: Any) -> int:
+        """Return how many tokens a text may have."""
         # The positions of this text tower begin after the padding token's.
-        return int(text_config.max_position_embeddings) - int(text_config.pad_token_id) - 1
+        return int(config.text_config.max_position_embeddings) - int(config.text_config.pad_token_id) - 1
 
     def _prompt(self, text: str) -> list[torch.Tensor]:
         """Return the states of a prompt, one a cross-modal layer, (n, width); kept for the next batch."""
@@ -229,9 +231,11 @@ class Blip2Encoder(BlipEncoder):
     def _text_tower(self) -> Any:
         return self._model.qformer
 
-    def _longest_text(self, text_config: Any) -> int:
+    @classmethod
+    def longest_text(cls, config: Any) -> int:
+        """Return how many tokens a text may have."""
         # The text that is matched is the Q-Former's; the language model of the configuration plays no part.
-        return int(self._model.config.qformer_config.max_position_embeddings)
+        return int(config.qformer_config.max_position_embeddings)
 
     def _match(self, images: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """See BlipEncoder."""

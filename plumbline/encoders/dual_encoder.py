@@ -152,9 +152,11 @@ class AltClipTowers(PromptedTowers):
 
     padded_to = 77
 
-    def _longest_text(self, text_config: Any) -> int:
+    @classmethod
+    def longest_text(cls, config: Any) -> int:
+        """Return how many tokens a text may have."""
         # The positions of this text tower begin after the padding token's.
-        return int(text_config.max_position_embeddings) - int(text_config.pad_token_id) - 1
+        return int(config.text_config.max_position_embeddings) - int(config.text_config.pad_token_id) - 1
 
 
 class ChineseClipTowers(PromptedTowers):

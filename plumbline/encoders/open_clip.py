@@ -26,6 +26,7 @@ from plumbline.checkpoints.folders import (
 )
 from plumbline.checkpoints.loading import built_without_numbers, loading, ready_libraries
 from plumbline.encoders.encoder import Crop
+from plumbline.encoders.text_lengths import TokenCounter
 from plumbline.encoders.torch_encoder import (
     Normalisation,
     TorchEncoder,
@@ -200,6 +201,21 @@ class OpenClipEncoder(TorchEncoder):
                     f"local-dir:{folder}", load_weights=False, pretrained_text=False, device="meta"
                 )
             )
+
+    @classmethod
+    def token_counter(cls, folder: Path) -> TokenCounter:
+        """Return how the texts of a folder's model are counted; no weights are read. open_clip cuts longer ones."""
+        ready_libraries()
+        import open_clip
+
+        with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
+            tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
+        inner = getattr(tokenizer, "tokenizer", None)
+
+        def count(text: str) -> int:
+            return len(inner(text)["input_ids"]) if inner is not None else len(tokenizer.encode(text)) + 2
+
+        return TokenCounter(count, int(tokenizer.context_length), cuts=True)
 
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own evaluation transform to an RGB image, up to its normalisation: uint8."""

@@ -14,6 +14,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
+from plumbline.encoders.text_lengths import TokenCounter
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
 
@@ -225,7 +226,7 @@ class TransformersEncoder(TorchEncoder):
             crop=self._images.crop,
             attention=model.config._attn_implementation,
         )
-        self._context = self._longest_text(model.config.text_config)
+        self._context = self.longest_text(model.config)
 
     @classmethod
     def classes(cls, folder: Path) -> Classes:
@@ -241,6 +242,17 @@ class TransformersEncoder(TorchEncoder):
         model_class = getattr(transformers, cls.classes(folder).model)
         config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
         return built_without_numbers(lambda: model_class(config))
+
+    @classmethod
+    def token_counter(cls, folder: Path) -> TokenCounter:
+        """Return how the texts of a folder's model are counted; no weights are read."""
+        ready_libraries()
+        import transformers
+
+        with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **FROM_DISK)
+            config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+        return TokenCounter(lambda text: len(tokenizer([text])["input_ids"][0]), cls.longest_text(config), cuts=False)
 
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""
@@ -272,8 +284,10 @@ class TransformersEncoder(TorchEncoder):
             joined = getattr(transformers, processor_class)(image_processor=image_processor, tokenizer=tokenizer)
         return model, tokenizer, joined
 
-    def _longest_text(self, text_config: Any) -> int:
-        return int(text_config.max_position_embeddings)
+    @classmethod
+    def longest_text(cls, config: Any) -> int:
+        """Return how many tokens a text may have."""
+        return int(config.text_config.max_position_embeddings)
 
     def _tokens(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return the tokenizer's tensors, (b, n), on the device; n does not depend on the other texts.

@@ -297,7 +297,7 @@ def _mean_of_tasks_rows(
 # --- Rows of captions by scene: each image is compared with its own scene's captions; the negative ones are the event.
 
 CONTRASTED = ("race", "gender", "age")
-"""Attributes whose groups have captions of their own."""
+"""Attributes whose groups have captions of their own, in the published suite."""
 
 SCENE_STATISTICS = (replace(PARITY, definition="by_scene"),)
 """Statistics within one scene, where groups are small: a ratio is undefined in a group without the event."""
@@ -376,12 +376,17 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
         if logits.suite.family != "captions" or "scene" not in labels.columns:
             continue
         scores = logits.scores[:]
-        for attribute in (name for name in CONTRASTED if name in labels.columns):
+        for attribute in (name for name in _contrasted(logits.suite) if name in labels.columns):
             names = tuple(sorted(labels[attribute].cast(pl.String).drop_nulls().unique()))
             groups = Groups(attribute, names, label_codes(labels[attribute], names))
             event = _caption_event(logits.suite, scores, groups, labels["scene"], cell.rows(logits.suite.id))
             if event.predictions.kept.any():
                 yield event
+
+
+def _contrasted(suite: Suite) -> tuple[str, ...]:
+    """Return the attributes whose groups have captions of their own: the published ones first, in their order."""
+    return tuple(dict.fromkeys((*CONTRASTED, *(each.category.split(":")[1] for each in suite.candidates))))
 
 
 def _caption_event(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.own_suites import is_suite_file, read_own_suite
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
-from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names
+from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names, suite_of
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.grouping import crossed_name
 from plumbline.datasets.grouping import without_small_groups as labels_of_shown_groups
@@ -59,7 +61,7 @@ def audit(
     labels : table of n rows, optional
         See `audit_features`.
     suites : sequence of str or Suite, optional
-        What is asked; by default all suites that the labels can answer.
+        What is asked, by name or by the path of a file of your own; by default all suites that the labels can answer.
     batch : int
         Images embedded at once.
     name : str
@@ -138,7 +140,7 @@ def audit_features(
         `gender`, `race`, `age_group`, and `image_id` where there is one. A missing label leaves its image out of that
         attribute alone. Without labels the images are a control: their spread and rates over all of them are computed.
     suites : sequence of str or Suite, optional
-        By default every suite that the labels can answer.
+        By name, or by the path of a file of your own; by default every suite that the labels can answer.
     classes : str, optional
         The label set of the Trident suites that a column holds, such as `fairface`; by default the one whose labels
         are those of its column, of several the one with the most.
@@ -337,6 +339,8 @@ def _by_default() -> list[str]:
 def _built(suite: str | Suite, classes: str | None, wording: str) -> Suite:
     if isinstance(suite, Suite):
         return suite
+    if is_suite_file(suite):
+        return suite_of(read_own_suite(Path(suite).expanduser()))
     of_labels = {"classes": classes, "wording": wording} if suite in TRIDENT_SUITES else {}
     return load_suite(suite, **of_labels)  # type: ignore[arg-type]
 

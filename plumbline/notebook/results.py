@@ -158,7 +158,8 @@ class Audit:
         from plumbline.provenance.forms import Exported, written
 
         title = f"{self.cell.model} on {self.cell.dataset}"
-        files = written(Exported(self.table, self.reading, title=title), forms)
+        suites = tuple(logits.suite for logits in self.cell.logits.values())
+        files = written(Exported(self.table, self.reading, title=title, suites=suites), forms)
         for name, content in files.items():
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,8 @@ class Exported:
         Dataset -> what it is on the hub, for those that were read there.
     made_at : str or None
         When the audit ended, in ISO 8601.
+    suites : sequence of Suite
+        Those of the audit's own, beside the published ones.
     """
 
     table: pl.DataFrame
@@ -80,6 +82,7 @@ class Exported:
     about: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hub: Mapping[str, HubDataset] = field(default_factory=dict)
     made_at: str | None = None
+    suites: Sequence[Suite] = ()
 
     @property
     def models(self) -> list[str]:
@@ -317,7 +320,7 @@ def scorecards(audit: Exported) -> Files:
 
 def impact_ratios(audit: Exported) -> Files:
     """Return selection rates and impact ratios in the form of New York City's Local Law 144."""
-    suites: dict[str, Suite] = {suite.id: suite for suite in all_suites() if suite.family == "outcomes"}
+    suites: dict[str, Suite] = {suite.id: suite for suite in all_suites(audit.suites) if suite.family == "outcomes"}
     ratios = impact_ratio_table(audit.table, suites)
     return {"impact_ratios.csv": csv_bytes(ratios), "impact_ratios.md": impact_ratio_page(ratios).encode()}
 

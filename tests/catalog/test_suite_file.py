@@ -1,70 +1,151 @@
 """A file of prompts that somebody wrote is a suite, or is refused with the place of its mistake."""
 
 import re
-import shutil
-from pathlib import Path
 
 import pytest
+import yaml
 
-from plumbline.catalog import suites
-from plumbline.catalog.suites import PUBLISHED, read_suite_file
+from plumbline.catalog.own_suites import KINDS, read_own_suite, remarks, starter
+from plumbline.catalog.suites import filled, suite_of, with_article
+from plumbline.config.file import read_audit
 from plumbline.errors import ConfigError
 from resources.checkout import PROJECT
 
-PAGE = PROJECT / "docs" / "inputs.md"
-JOBS = re.search(r"```text\n(id: jobs\n.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
+PAGE = PROJECT / "docs" / "own-suites.md"
+PAGES_OWN = {
+    re.search(r"^id: (\S+)", text, re.MULTILINE)[1]: text
+    for text in re.findall(r"```text\n(id: .*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+}
+JOBS = PAGES_OWN["jobs"]
 
 
-def test_the_suite_of_the_page_is_one(tmp_path, monkeypatch):
-    shutil.copytree(Path(suites.__file__).parent / "suites", tmp_path / "suites")
-    (tmp_path / "suites" / "jobs.yaml").write_text(JOBS, "utf-8")
-    monkeypatch.setattr(suites, "files", lambda package: tmp_path)
-    monkeypatch.setattr(suites, "_read", suites._read.__wrapped__)
-    assert set(suites.suite_names()) == {*PUBLISHED, "jobs", "trident_composite"}
-    suite = suites._built.__wrapped__("jobs", None, "released")
-    assert suite.texts[:2] == ("a photo of a cleaner", "a photo of a porter")
-    assert suite.events == {"low_paid": ("low_paid",)} and suite.skewed_events == ("low_paid",)
-    assert suites.shows_mitigation("jobs")
+def written(folder, text, name="jobs"):
+    path = folder / f"{name}.yaml"
+    path.write_text(text, "utf-8")
+    return path
 
 
-def test_an_event_of_a_published_suite_is_not_taken(tmp_path):
-    path, content = tmp_path / "jobs.yaml", {"events": {"low_paid": (), "crime": ()}}
-    with pytest.raises(ConfigError, match=r"key events\n.*found:\s+crime\n.*such as jobs_crime"):
-        suites._require_own_events(path, content)
-    suites._require_own_events(path, {"events": {"low_paid": ()}})
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_starter_of_each_kind_is_a_suite_without_remarks(kind, tmp_path):
+    suite = suite_of(read_own_suite(written(tmp_path, starter(kind, "mine"), "mine")))
+    assert suite.family == kind and suite.id == "mine"
+    assert remarks(suite) == [] and not [text for text in suite.texts if "{" in text or "  " in text]
 
 
-def test_every_shipped_suite_is_a_published_one():
-    assert set(suites.suite_names()) == {*PUBLISHED, "trident_composite"}
+def test_the_suites_of_the_page_are_of_every_kind(tmp_path):
+    suites = {name: suite_of(read_own_suite(written(tmp_path, text, name))) for name, text in PAGES_OWN.items()}
+    assert {suite.family for suite in suites.values()} == set(KINDS)
+    assert suites["jobs"].texts[:2] == ("a photo of a cleaner", "a photo of a porter")
+    assert suites["jobs"].events == {"low_paid": ("low_paid",)} and suites["jobs"].skewed_events == ("low_paid",)
+
+
+def test_articles_follow_the_word_and_not_its_letter():
+    assert [with_article(word).split()[0] for word in ("thief", "idler", "honest man", "uniform", "user", "hour")] == [
+        "a", "an", "an", "a", "a", "an",
+    ]  # fmt: skip
+    assert filled("A photo of a {} employee.", "honest") == "A photo of an honest employee."
+    assert filled("A {} employee.", "") == "An employee." and filled("{}s", "cat", article=True) == "a cats"
+    assert filled("A {} man", "honest", as_written=True) == "A honest man"
 
 
 @pytest.mark.parametrize(
     ("found", "put", "where", "said"),
     [
-        ("id: jobs", "id: work", "key id", "expected: jobs"),
-        ("version: 1\n", "", "key version", "Field required"),
-        ("words: [cleaner, porter, maid]", "words: []", "key candidates.0.words", "at least 1 item"),
-        ("[manager, surgeon, judge]", "[manager, surgeon, maid]", "jobs.yaml", "every word once: maid"),
-        ('"a photo of {}", words: [cleaner', '"a photo", words: [cleaner', "key candidates.0.template", "one slot {}"),
-        ("{low_paid: [low_paid]}", "{low_paid: [lowpaid]}", "jobs.yaml", "categories high_paid, low_paid, not lowpaid"),
-        ("skewed_events: [low_paid]", "skewed_events: [paid]", "jobs.yaml", "paid is none"),
-        ("skewed_events:", "skewed_event:", "key skewed_event", "Extra inputs are not permitted"),
-        ("family: outcomes", "family: outcome", "key family", "'outcomes'"),
-        ("family: outcomes", "family: perception", "key family", "expected: outcomes"),
+        ("id: jobs", "id: work", "line 1, key id", "expected: jobs"),
+        ("version: 1\n", "", "key version", "the key"),
+        ("words: [cleaner, porter, maid]", "words: []", "line 6, key candidates.0.words", "at least 1 item"),
+        ("[manager, surgeon, judge]", "[manager, surgeon, maid]", "line 7, key candidates.1.words.2", "word once"),
+        ("[manager, surgeon, judge]", "[manager, surgeon, 'yes {0.real}']", "line 7, key", "without braces"),
+        ("[manager, surgeon, judge]", "[manager, an actor]", "line 7, key candidates.1.words.1", "its article"),
+        ("[manager, surgeon, judge]", '[manager, "a\\u202eb"]', "line 7", "changes of direction"),
+        ("[manager, surgeon, judge]", "[manager, true]", "line 7", "put it in quotes"),
+        ('"a photo of {}", words: [cleaner', '"a photo", words: [cleaner', "line 6", "one slot {}"),
+        ('"a photo of {}", words: [cleaner', '"a photo of a the {}", words: [cleaner', "line 6", "two in a row"),
+        ("{low_paid: [low_paid]}", "{low_paid: [lowpaid]}", "line 8, key events.low_paid", "high_paid, low_paid"),
+        ("{low_paid: [low_paid]}", "{low_paid: [low_paid, high_paid]}", "line 8", "leaves a category"),
+        ("{low_paid: [low_paid]}", "{crime: [low_paid]}", "skewed_events.0", "one of the events crime"),
+        ("low_paid", "crime", "key events.crime", "such as jobs_crime"),
+        ("skewed_events: [low_paid]", "skewed_events: [paid]", "line 9, key skewed_events.0", "events low_paid"),
+        ("skewed_events:", "skewed_event:", "line 9, key skewed_event", "Extra inputs are not permitted"),
+        ("family: outcomes", "family: outcome", "line 2, key family", "one of outcomes, perception"),
         ("family: outcomes", "family: [outcomes", "jobs.yaml", "line 3"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_place(tmp_path, found, put, where, said):
     assert found in JOBS
-    path = tmp_path / "jobs.yaml"
-    path.write_text(JOBS.replace(found, put), "utf-8")
+    path = written(tmp_path, JOBS.replace(found, put))
     with pytest.raises(ConfigError) as caught:
-        read_suite_file(path)
+        read_own_suite(path)
     told = str(caught.value)
     assert str(path) in told and where in told and said in told, told
 
 
-def test_a_file_without_keys_is_refused(tmp_path):
-    (tmp_path / "jobs.yaml").write_text("- cleaner\n", "utf-8")
-    with pytest.raises(ConfigError, match="valid dictionary"):
-        read_suite_file(tmp_path / "jobs.yaml")
+@pytest.mark.parametrize(
+    ("kind", "found", "put", "said"),
+    [
+        ("perception", "  diligence_negative: [lazy, careless, unreliable]\n", "", "the scale `diligence_negative`"),
+        ("templates", "    negative:", "    positive_too:", "'positive' or 'negative'"),
+        ("captions", '      neg: ["photo of an amateur at work"]\n', "", "`neg` is missing"),
+        ("trident", "  neutral: [employee, visitor, neighbour]\n", "", "key probes.neutral"),
+        ("trident", "[expert, mentor, role model]", "[expert, mentor, cheat]", "every word once"),
+        ("markedness", "{blind: blind, deaf: deaf}", "{}", "at least 1 item"),
+    ],
+)
+def test_what_a_kind_needs_is_missed(kind, found, put, said, tmp_path):
+    text = starter(kind, "mine")
+    assert found in text
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_own_suite(written(tmp_path, text.replace(found, put), "mine"))
+
+
+def test_twins_of_two_templates_are_refused(tmp_path):
+    text = JOBS.replace("[manager, surgeon, judge]", "[manager, surgeon, judge]}\n  - {category: x, template: "
+                        '"a photo of a {} porter", words: [tall]}\n  - {category: y, template: "a photo of {}", words: '
+                        "[tall porter]")  # fmt: skip
+    with pytest.raises(ConfigError, match=r"two candidates have one text\n.*`tall` and `tall porter`"):
+        read_own_suite(written(tmp_path, text))
+
+
+# --- In an audit file
+
+
+def audit_file(folder, **more):
+    entry = {"suites": ["crime", "./words/jobs.yaml"], "datasets": ["faces"]}
+    content = {
+        "datasets": {"faces": {"reader": "fairface", "root": "planted:fairface"}},
+        "encoders": {"one": {"address": "local-dir:somewhere"}},
+        "audit": [entry],
+    }
+    (folder / "audit.yaml").write_text(yaml.safe_dump(content | more), "utf-8")
+    return folder / "audit.yaml"
+
+
+def test_a_path_starts_at_the_audit_file_and_an_edit_is_seen(tmp_path):
+    (tmp_path / "words").mkdir()
+    written(tmp_path / "words", JOBS)
+    path = audit_file(tmp_path)
+    audit = read_audit(path)
+    assert audit.cells["faces", "one"] == ("crime", "jobs") and audit.suites_of_files["jobs"].texts[0].endswith(
+        "cleaner"
+    )
+    written(tmp_path / "words", JOBS.replace("cleaner", "janitor"))
+    edited = read_audit(path)
+    assert edited.suites_of_files["jobs"].texts[0].endswith("janitor") and edited.digest != audit.digest
+    # What an audit has recorded holds its words, whatever becomes of the file.
+    assert type(audit).model_validate_json(audit.model_dump_json()).suites_of_files == audit.suites_of_files
+
+
+def test_mistakes_of_a_suite_and_of_the_audit_file_are_told(tmp_path):
+    (tmp_path / "words").mkdir()
+    with pytest.raises(ConfigError, match=r"mistake\(s\)\n.*cannot be read\n.*words/jobs.yaml"):
+        read_audit(audit_file(tmp_path))
+    written(tmp_path / "words", JOBS.replace("family: outcomes", "family: outcome"))
+    with pytest.raises(ConfigError, match=r"words/jobs.yaml, line 2, key family"):
+        read_audit(audit_file(tmp_path))
+    with pytest.raises(ConfigError, match="unknown key `own_suites`"):
+        read_audit(audit_file(tmp_path, own_suites={}))
+    with pytest.raises(ConfigError, match=r"key audit.0.suites.0\n.*'crimes'\n.*did you mean `crime`"):
+        read_audit(audit_file(tmp_path, audit=[{"suites": ["crimes"]}]))
+    with pytest.raises(ConfigError, match=r"its classes are those of `department`"):
+        written(tmp_path / "words", starter("trident", "jobs").replace("attribute: gender", "attribute: department"))
+        read_audit(audit_file(tmp_path))

@@ -83,7 +83,7 @@ def test_a_prompt_more_in_one_suite_leaves_the_prompts_of_the_others_as_they_are
         else suite
         for suite in every
     ]
-    monkeypatch.setattr(suites, "all_suites", lambda: tuple(more))
+    monkeypatch.setattr(suites, "all_suites", lambda own: tuple(more))
     after = own_texts()
     assert after.pop("crime") == ("a new prompt", *before.pop("crime")) and after == before
 

@@ -125,7 +125,7 @@ def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
             continue
         chosen = order[cell.rows(suite.id)[order]]
         groups = tuple(replace(g, codes=g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id)))
-        for poles in POLES:
+        for poles in _poles(suite):
             sides = [_words(suite, poles.task, kinds) for kinds in (poles.positive, poles.negative)]
             if all(sides):
                 reduced = partial(_reduced, positive=len(sides[0]), scale=logits.logit_scale)
@@ -142,6 +142,15 @@ def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
                     groups=groups,
                     clusters=None if clusters is None else clusters[chosen],
                 )
+
+
+def _poles(suite: Suite) -> Iterator[Poles]:
+    """Yield the contrasts of a suite: those of the published tasks, and positive against negative of any other."""
+    yield from POLES
+    published = {poles.task for poles in POLES}
+    for task in dict.fromkeys(candidate.category.partition(":")[0] for candidate in suite.candidates):
+        if task not in published:
+            yield Poles(task, MAIN_CONTRAST, ("positive",), ("negative",))
 
 
 def _reduced(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:

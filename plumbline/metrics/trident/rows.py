@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.catalog.suites import GENDERS, VALENCES, Suite
+from plumbline.catalog.suites import GENDERS, MIXED_SUITES, TRIDENT_SUITES, VALENCES, Suite
 from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows, flag_clustering
 from plumbline.metrics.disparities import batched_parity_difference, detectable_columns, group_rates
 from plumbline.metrics.equal_opportunity import equal_opportunity_rows
@@ -84,14 +84,14 @@ class ProbeTest:
 
         Parameters
         ----------
-        name : {"trident", "trident_mixed", "trident_composite"}
-            Column `suite` of the rows. All but the first have two groups per class, one per gender.
+        name : str
+            Column `suite` of the rows. Those of `MIXED_SUITES` have two groups per class, one per gender.
         """
         suite, n_classes = logits.suite, len(logits.suite.class_labels)
         outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
         probes = {probe.id: probe.category for probe in suite.probes}
         common = base_row(cell, suite=name, suite_hash=suite.hash)
-        divisor = len(groups.names) + (1 if name == "trident" else 2)
+        divisor = len(groups.names) + (2 if name in MIXED_SUITES else 1)
         return cls(common, settings, probes, outcomes, groups, divisor, cluster_codes(cell.records))
 
     def tables(self, outcomes: NDArray[np.int64], n_outcomes: int) -> NDArray[np.int64]:
@@ -328,23 +328,39 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 
 def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
+    yield from _published_parts(cell, settings)
+    for name, logits in cell.logits.items():
+        if name in TRIDENT_SUITES or logits.suite.family != "trident":
+            continue
+        if (classes := true_classes(cell, logits.suite)) is not None:
+            kept = replace(classes, codes=np.where(cell.rows(name), classes.codes, -1))
+            yield from _single_parts(cell, name, logits, kept, kept, settings)
+
+
+def _single_parts(
+    cell: Cell, name: str, logits: SuiteLogits, classes: Groups, groups: Groups, settings: MetricSettings
+) -> Iterator[RowPart]:
+    """Give the tests of the classes with each probe, and the gaps between groups by the probes' valence."""
+    test_of = partial(ProbeTest.of, cell, name, logits, classes=classes, groups=groups, settings=settings)
+    test = test_of(logits.logits[:])
+    yield partial(_score_rows, test, "logit", main=True)
+    for valence in VALENCES:
+        yield partial(probe_gap_rows, test, valence)
+    if logits.cosine is not None:
+        yield partial(_score_rows, test_of(logits.cosine[:]), "cosine")
+    if name in MIXED_SUITES:
+        yield from _label_parts(cell, test, classes)
+
+
+def _published_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     logits = cell.logits.get("trident")
     classes = true_classes(cell, logits.suite) if logits else None
     if logits is None or classes is None:
         return
     kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
     for name, groups in (("trident", kept), ("trident_mixed", mixed_groups(kept, cell.records))):
-        if groups is None:
-            continue
-        test_of = partial(ProbeTest.of, cell, name, logits, classes=kept, groups=groups, settings=settings)
-        test = test_of(logits.logits[:])
-        yield partial(_score_rows, test, "logit", main=True)
-        for valence in VALENCES:
-            yield partial(probe_gap_rows, test, valence)
-        if logits.cosine is not None:
-            yield partial(_score_rows, test_of(logits.cosine[:]), "cosine")
-        if name == "trident_mixed":
-            yield from _label_parts(cell, test, kept)
+        if groups is not None:
+            yield from _single_parts(cell, name, logits, kept, groups, settings)
     mixed, composite = mixed_groups(classes, cell.records), cell.logits.get("trident_composite")
     if mixed and composite:
         kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))

@@ -1,0 +1,125 @@
+"""What `plumbline suite` prints: rendered prompts, who reads them, their grammar, and their tokens by encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from orchestration.terminal import console, safe, say, workspace_of
+from plumbline.catalog.own_suites import read_own_suite, remarks, starter
+from plumbline.catalog.suites import Suite, suite_of
+from plumbline.catalog.word_lists import load_sensitive_queries, neutral_captions
+from plumbline.checkpoints.folders import CheckpointFiles
+from plumbline.encoders.text_lengths import TextLengths, text_lengths
+from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.registry import FAMILIES
+from resources.workspace import Workspace
+
+_SHOWN, _MOST_LONG = 3, 5
+
+
+def write_starter(path: Path, kind: str) -> None:
+    """Write a commented file of a kind.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such kind, something is there already, or its name cannot be that of a suite.
+    """
+    text = starter(kind, path.stem)
+    if path.exists():
+        raise ConfigError("there is a file already", where=path, expected="a new name")
+    path.write_text(text, "utf-8")
+    try:
+        read_own_suite(path)
+    except ConfigError:
+        path.unlink()
+        raise
+
+
+def print_suite(path: Path, *, config: Path | None, encoders: Sequence[str] | None, every: bool) -> bool:
+    """Print a suite, and return whether an audit would refuse it.
+
+    Raises
+    ------
+    ConfigError
+        With every mistake of the file.
+    """
+    suite = suite_of(read_own_suite(path))
+    readers = [f"{name} ({', '.join(family.metrics)})" for name, family in FAMILIES.items() if _reads(family, suite)]
+    say(f"{suite.id}: {suite.family}, {len(suite.texts)} prompts", style="bold")
+    say(f"  read by {'; '.join(readers)}")
+    for name, categories in suite.events.items():
+        skewed = ", whose skew between groups is a finding" if name in suite.skewed_events else ""
+        say(f"  event {name}: {', '.join(categories)}{skewed}")
+    _print_prompts(suite, every=every)
+    for remark in remarks(suite):
+        say(f"  look at {remark}", style="yellow")
+    for text in _trained_on(suite):
+        say(f"  look at `{text}`: mitigations are trained on that text, and would be judged by it", style="yellow")
+    return _print_lengths(suite, config=config, encoders=encoders)
+
+
+def _reads(family: object, suite: Suite) -> bool:
+    return suite.family in getattr(family, "needs", ())
+
+
+def _print_prompts(suite: Suite, *, every: bool) -> None:
+    categories: dict[str, list[str]] = {}
+    for candidate in suite.candidates:
+        categories.setdefault(candidate.category, []).append(candidate.text)
+    for category, texts in categories.items():
+        shown = texts if every else texts[:_SHOWN]
+        say(f"  {category} ({len(texts)})")
+        for text in shown:
+            say(f"    {text}")
+        if len(texts) > len(shown):
+            say(f"    and {len(texts) - len(shown)} more")
+
+
+def _trained_on(suite: Suite) -> list[str]:
+    trained = {text.lower() for text in (*load_sensitive_queries().texts, *neutral_captions().texts)}
+    return [text for text in suite.texts if text.lower() in trained]
+
+
+def _print_lengths(suite: Suite, *, config: Path | None, encoders: Sequence[str] | None) -> bool:
+    """Print how long the prompts are to each encoder, and return whether one would refuse them."""
+    table = Table(title="Tokens", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("encoder", "longest", "limit", ""):
+        table.add_column(name)
+    refused, lost = False, []
+    for name, found in _lengths(workspace_of(config), encoders, suite):
+        if isinstance(found, str):
+            table.add_row(safe(name), "", "", safe(found))
+            continue
+        refused |= bool(found.too_long) and not found.cuts
+        words = "would be cut" if found.cuts else "would be refused"
+        told = f"{len(found.too_long)} prompts {words}" if found.too_long else "all fit"
+        table.add_row(safe(name), str(found.longest), str(found.limit), told)
+        lost += [(name, long) for long in found.too_long[:_MOST_LONG]]
+    console.print(table)
+    for name, long in lost:
+        say(f"  {name}: `{long.text}` has {long.tokens} tokens; `{long.lost}` is lost", style="red")
+    return refused
+
+
+def _lengths(
+    workspace: Workspace, encoders: Sequence[str] | None, suite: Suite
+) -> Iterator[tuple[str, TextLengths | str]]:
+    named = encoders if encoders is not None else list(workspace.audit.used_encoders)
+    for name in named:
+        try:
+            found = text_lengths(_files(workspace, name), suite.texts)
+        except PlumblineError as error:
+            if encoders is not None:
+                raise
+            yield name, error.in_short
+            continue
+        yield name, found or "reads stored predictions: no text is tokenized"
+
+
+def _files(workspace: Workspace, name: str) -> CheckpointFiles:
+    return workspace.checkpoint(name) if name in workspace.audit.encoders else workspace.checkpoint_at(name)
