@@ -1,7 +1,8 @@
 """What a row of the metric table is evidence of: a difference, none that can be seen, or none beyond a margin.
 
 Two columns follow from the whole table: `smallest_detectable`, at the p that the correction required in this audit,
-and `equivalence_q`, against the margins of the audit file. `state` reads a row.
+and `equivalence_q`, against the margins of the audit file. `state` reads a row. Tables of changes have the first of
+them too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     their interval implies: the distance from the null that is found. `reason` says where nothing is told.
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
-    of_error = pl.col("metric").is_in(_two_sided()) & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
+    of_error = _errs_to_both_sides() & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
     sides = pl.when(_one_sided()).then(2.0).otherwise(1.0)
     filled = table.with_columns(
         pl.when(of_error)
@@ -62,10 +63,7 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
         .alias(name)
         for name, level in zip(COLUMNS, LEVELS)
     )
-    p, needed = _floats(filled["p"]), np.full(filled.height, np.nan)
-    for rows in filled.with_row_index("row").group_by(FAMILIES["metric_table"]).agg("row")["row"]:
-        index = rows.to_numpy()
-        needed[index] = required_p(p[index], level=significance)
+    needed = _required(filled, "metric_table", significance)
     return _add_power_reasons(filled.with_columns(smallest_detectable(filled, needed)), significance=significance)
 
 
@@ -85,7 +83,7 @@ def _add_power_reasons(table: pl.DataFrame, *, significance: float) -> pl.DataFr
 def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:
     """Return the column `smallest_detectable` of rows that need these p-values; null where it is not computed."""
     at_levels = np.stack([_floats(table[name]) for name in COLUMNS], axis=-1)
-    linear = table["metric"].is_in(_two_sided()).to_numpy()
+    linear = table.select(_errs_to_both_sides()).to_series().to_numpy()
     sides = table.select(pl.when(_one_sided()).then(2.0).otherwise(1.0)).to_series().to_numpy()
     nulls = {name: _null(each) for name, each in _traits().items()}
     inverted = table["metric"].is_in([name for name, each in _traits().items() if _null(each) == each.bounds[1]])
@@ -102,9 +100,46 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
     return pl.when(known).then(pl.Series(smallest)).alias("smallest_detectable")
 
 
-def _two_sided() -> list[str]:
-    """Return the metrics whose estimates err to both sides of their value without any difference."""
-    return [name for name, each in _traits().items() if _is_two_sided(each) or np.isnan(_null(each))]
+def add_detectable_changes(
+    table: pl.DataFrame, *, of: str, confidence: float = 0.95, significance: float = 0.05
+) -> pl.DataFrame:
+    """Fill `smallest_detectable` of a table of changes: which change, up or down, 80% of such comparisons would find.
+
+    At the p with which the correction would have rejected each row, from the standard error that its interval implies;
+    null where there is no interval or no test. Where a test asks more than the interval does, as that of paired answers
+    sometimes, it takes a little more to be found.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With `ci_low`, `ci_high` and `p`.
+    of : str
+        Which of `plumbline.statistics.multiplicity.FAMILIES` it is.
+    """
+    error = _floats((table["ci_high"] - table["ci_low"]) / (2 * _quantile(confidence)))
+    known = np.isfinite(error) & (error > 0)
+    found = np.where(known, error * effect_size(_required(table, of, significance)), np.nan)
+    return table.with_columns(pl.Series("smallest_detectable", found, pl.Float64).fill_nan(None))
+
+
+def _required(table: pl.DataFrame, of: str, significance: float) -> NDArray[np.float64]:
+    """Return the p that each row would have needed within its family; nan where nothing was tested."""
+    p, needed = _floats(table["p"]), np.full(table.height, np.nan)
+    for rows in table.select(FAMILIES[of]).with_row_index("row").group_by(FAMILIES[of]).agg("row")["row"]:
+        index = rows.to_numpy()
+        needed[index] = required_p(p[index], level=significance)
+    return needed
+
+
+def _errs_to_both_sides() -> pl.Expr:
+    """Return whether the estimates of a metric err to both sides of their value without any difference.
+
+    All do but those that have this value at the end of their range, such as gaps; so do the gains of mitigations, which
+    no family describes.
+    """
+    traits = _traits().items()
+    at_an_end = [name for name, each in traits if not (_is_two_sided(each) or np.isnan(_null(each)))]
+    return ~pl.col("metric").is_in(at_an_end)
 
 
 def _one_sided() -> pl.Expr:
@@ -127,6 +162,13 @@ def _traits() -> dict[str, Traits]:
 
 def _is_two_sided(traits: Traits) -> bool:
     return traits.bounds[0] < 0 < traits.bounds[1]
+
+
+def value_without_difference(metric: str) -> float | None:
+    """Return the value of a metric where no group is treated unlike another: 0, or 1 of a ratio; None where unknown."""
+    traits = _traits().get(metric)
+    value = _null(traits) if traits and traits.when_identical is not None else np.nan
+    return None if np.isnan(value) else float(value)
 
 
 def _null(traits: Traits) -> float:

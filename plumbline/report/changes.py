@@ -115,8 +115,19 @@ class Changes:
         if better:
             sentences.append(f"{_numbers(better)} better.")
         if not counts[WORSE] + counts[BETTER] + counts[REGRESSED] + counts[NEITHER] and compared:
-            sentences.append("There is no evidence that any number changed.")
+            sentences.append("There is no evidence that any number changed." + self._would_show())
         return " ".join(sentences) or "No number could be compared."
+
+    def _would_show(self) -> str:
+        """Say which change of the first number that was compared would have been found; nothing where unknown."""
+        known = (
+            self.differences.filter(pl.col("smallest_detectable").is_finite(), condition="before").head(1).to_dicts()
+        )
+        if not known:
+            return ""
+        least = known[0]["smallest_detectable"]
+        size = points(least).lstrip("+") if known[0]["metric"] in _SHARES else number(least)
+        return f" Four of five such comparisons would have found a change of {size} in {change_title(known[0])}."
 
     @property
     def how(self) -> str:

@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, row_id
-from plumbline.metrics.evidence import state
+from plumbline.metrics.evidence import state, value_without_difference
 from plumbline.reasons import find, why_no_interval
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.numbers import (
@@ -72,17 +72,26 @@ def still_possible(row: Row, *, share: bool = False) -> str:
     return f"{absence}it has no interval{f' ({why})' if why else ''}."
 
 
-def could_be_found(row: Row, *, share: bool = False) -> str:
-    """Say, of a row that is no evidence, what would have been, and whether it excludes the declared margin."""
-    written, least = percent if share else number, row.get("smallest_detectable")
-    if least is None:
-        power = ""
-    elif math.isnan(least) and find(row["reason_codes"], "nothing_detectable"):
-        power = ""  # its remark says so
-    elif math.isnan(least):
-        power = " So few images would hardly show any difference at the p that the correction requires."
+_UNTOLD = ("nothing_detectable", "power_unknown", "few_relabellings", "p_floor")
+"""Reasons that a row without evidence has no detectable value."""
+
+
+def could_be_found(row: Row, *, share: bool = False, said: str = "") -> str:
+    """Say, of a row that is no evidence, what would have been, and whether it excludes the declared margin.
+
+    Parameters
+    ----------
+    said : str
+        What is said of the row already: a reason that stands there is not repeated.
+    """
+    least = row.get("smallest_detectable")
+    if defined(least):
+        power = f" Four of five such audits would have found a true value of {(percent if share else number)(least)}."
     else:
-        power = f" Four of five such audits would have found a true value of {written(least)}."
+        reasons = [str(why) for why in (find(row.get("reason_codes"), code) for code in _UNTOLD) if why]
+        power = "".join(f" {sentence_start(why)}." for why in reasons if why not in said)
+        if least is not None and not reasons:
+            power = " So few images would hardly show any difference at the p that the correction requires."
     excluded = row.get("equivalence_q")
     if excluded is None or state(row | {"q": None, "p": None}) != "evidence_of_none":
         return power
@@ -111,10 +120,25 @@ def few_sets(row: Row, sentence: str) -> str:
 
 def reaches_parity(row: Row) -> str:
     """Return what to say of a claim whose interval, once adjusted for the picking, holds no difference; or nothing."""
-    none = 1.0 if row.get("metric") == "impact_ratio" else 0.0
-    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
     picked = " The evidence is q: the interval is wider, since the strongest was picked, and reaches no difference."
-    return picked if low <= none <= high else ""
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    return picked if low <= (value_without_difference(row.get("metric") or "") or 0.0) <= high else ""
+
+
+_CHANCE = 0.05
+"""At a larger p, what chance alone gives is another value, such as a skew of groups of unequal size."""
+
+
+def excludes_parity(row: Row) -> str:
+    """Return what to say of a row that is no evidence though its interval excludes no difference; or nothing."""
+    low, high, p = (or_nan(row[name]) for name in ("ci_low", "ci_high", "p"))
+    none = value_without_difference(row.get("metric") or "")
+    if none is None or not (low > none or high < none) or p >= _CHANCE:
+        return ""
+    return (
+        " Its interval excludes no difference, as one in twenty does by chance; q, which is corrected for all tests of "
+        "its kind, is what decides."
+    )
 
 
 def finding_of(
@@ -141,7 +165,7 @@ def finding_of(
     """
     shown, ends = (percent, percent_interval) if share else (number, interval)
     sentence += few_sets(row, sentence)
-    sentence += could_be_found(row, share=share) if tone == "none" else ""
+    sentence += could_be_found(row, share=share, said=sentence) + excludes_parity(row) if tone == "none" else ""
     sentence += reaches_parity(row) if tone in DIFFERENCES else ""
     return Finding(
         tone=tone,

@@ -26,6 +26,7 @@ from plumbline.report.transfer import (
     block_of,
     change,
     change_interval,
+    detectable_change,
     is_share,
     place,
     row_words,
@@ -151,9 +152,14 @@ def _nothing(one: Tried, subject: str) -> Finding:
     n = max((row["n"] or 0 for row in known), default=0)
     sentence = (
         f"{subject} shows no evidence of a change in {len(known)} comparisons on up to {count(n)} images. This does "
-        f"not show that it changes nothing."
+        f"not show that it changes nothing.{_would_show(known[0])}"
     )
     return _of(one, "none", known, f"no evidence of a change by {one.condition}", sentence)
+
+
+def _would_show(row: Row) -> str:
+    least = detectable_change(row)
+    return f" Four of five such comparisons would have found a change of {least} in {row_words(row)}." if least else ""
 
 
 def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str = "") -> Finding:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
 from plumbline.report.scorecard import UNITS, interval_text, question_of, value_text
@@ -173,4 +174,5 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     if defined(row["smallest_detectable"]):
         least = value_text({**row, "value": row["smallest_detectable"]})
         sentences.append(f"Detectable with 80% power: {least} or more.")
-    return " ".join(sentences)
+    question = question_of(row["question"])
+    return " ".join(sentences) + (excludes_parity({**row, "metric": question.metric}) if row["state"] == "none" else "")

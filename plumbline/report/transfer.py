@@ -265,6 +265,12 @@ def change(row: Row) -> str:
     return f"{'+' if row['value'] > 0 else ''}{number(row['value'])}"
 
 
+def detectable_change(row: Row) -> str:
+    """Return which difference, up or down, would have been found, in the unit of its row; empty where unknown."""
+    least = row.get("smallest_detectable")
+    return change({**row, "value": least}).lstrip("+") if defined(least) else ""
+
+
 def change_interval(row: Row) -> str:
     """Return the interval of the difference in the unit of its row."""
     return _ends(row["ci_low"], row["ci_high"], share=is_share(row))

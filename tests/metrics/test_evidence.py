@@ -10,7 +10,14 @@ from scipy import stats
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.config.audit import Audit
-from plumbline.metrics.evidence import add_equivalence, add_power, equivalence_metrics, state, states
+from plumbline.metrics.evidence import (
+    add_detectable_changes,
+    add_equivalence,
+    add_power,
+    equivalence_metrics,
+    state,
+    states,
+)
 from plumbline.metrics.registry import metric_table
 from plumbline.reasons import decode
 from plumbline.statistics.power import effect_size, value_at
@@ -148,3 +155,34 @@ def test_a_margin_of_an_unknown_metric_is_refused(name, margin, said):
 def test_a_margin_is_above_0(margin):
     with pytest.raises(ValidationError):
         Audit.model_validate({"datasets": {}, "equivalence": {"max_skew": margin}})
+
+
+def test_a_change_is_found_at_the_distance_that_its_interval_and_the_correction_give():
+    names = dict.fromkeys(("metric", "definition"), "m")
+    alone = pl.DataFrame([names | {"ci_low": -1.96, "ci_high": 1.96, "p": 0.4}])
+    (found,) = add_detectable_changes(alone, of="factor_effects")["smallest_detectable"]
+    assert found == pytest.approx(1.96 + 0.8416, abs=1e-3)  # Cohen (1988), table 2.4.1: 2.80 standard errors
+    many = pl.concat([alone] * 9 + [alone.with_columns(ci_high=pl.lit(math.nan))])
+    found = add_detectable_changes(many, of="factor_effects")["smallest_detectable"].to_list()
+    assert found[9] is None and found[0] == pytest.approx(stats.norm.isf(0.0025) + 0.8416, abs=1e-3)  # p of .05 / 10
+    other = alone.with_columns(metric=pl.lit("other"), p=pl.lit(math.nan))
+    assert add_detectable_changes(pl.concat([alone, other]), of="factor_effects")["smallest_detectable"].to_list() == [
+        pytest.approx(2.8016, abs=1e-3), None,
+    ]  # fmt: skip
+
+
+def test_what_is_told_of_a_change_is_found_by_four_of_five():
+    error, tests, rng = 0.3, 20, np.random.default_rng(4)
+    names = dict.fromkeys(("metric", "definition"), "m")
+    rows = [names | {"ci_low": -1.96 * error, "ci_high": 1.96 * error, "p": 0.9} for _ in range(tests)]
+    told = add_detectable_changes(pl.DataFrame(rows), of="factor_effects")["smallest_detectable"][0]
+    z = np.abs(rng.normal(np.r_[told, np.zeros(tests - 1)], error, (2000, tests)) / error)
+    found = [stats.false_discovery_control(2 * stats.norm.sf(each))[0] < 0.05 for each in z]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.04)
+
+
+def test_a_gain_that_no_family_describes_has_a_detectable_value():
+    gain = row("retrieval_recall_gain", 0.01, -0.02, 0.04)
+    table = add_power(metric_frame([gain]).with_columns(q="p"), confidence=0.95)
+    assert table["smallest_detectable"][0] == pytest.approx(0.03 / 1.96 * 2.8016, abs=1e-4)
+    assert not decode(table["reason_codes"][0])

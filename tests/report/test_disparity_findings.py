@@ -10,16 +10,21 @@ import test_report_associations
 import test_report_confounds
 import test_report_rankings
 import test_report_robustness
-from synthetic_language import language_table
-from synthetic_table import synthetic_table
+from synthetic_language import MODELS, language_table, word_table
+from synthetic_table import GRID, synthetic_table
+from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
-from plumbline.reasons import reason
+from plumbline.reasons import encode, find, reason
 from plumbline.report import Reading, findings, findings_table, headlines
+from plumbline.report.evidence import could_be_found, excludes_parity
 from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, picked_findings
+from plumbline.report.language import word_findings
 from plumbline.report.numbers import bare_p, interval, number, p_value, percent, percent_interval, points
+from plumbline.report.recommendation import transfer_findings
+from plumbline.report.vocabulary import sentence_start
 
 NAN = math.nan
 BASE = {
@@ -255,6 +260,29 @@ def test_no_evidence_says_what_could_have_been_seen():
     assert told_beside().endswith("the interval reaches 4.0.")
 
 
+@pytest.mark.parametrize("code", ["nothing_detectable", "power_unknown"])
+def test_why_nothing_is_told_as_detectable_is_said_once(code):
+    why = reason(code)
+    shares = {"north": (3, 20), "east": (2, 20)}
+    assert only(rows(estimate(1.3, 0.0, 4.0, 0.4, why), shares=shares))[1].count(str(why)) == 1
+    row = {"reason_codes": encode((why,)), "smallest_detectable": NAN}
+    assert could_be_found(row) == f" {sentence_start(str(why))}." and could_be_found(row, said=f"(n = 6; {why})") == ""
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "p", "said"),
+    [
+        ("parity_difference", (0.01, 0.3), 0.03, True), ("parity_difference", (0.0, 0.3), 0.03, False),
+        ("weat_effect", (-0.9, -0.1), 0.02, True), ("weat_effect", (-0.9, 0.1), 0.02, False),
+        ("impact_ratio", (0.5, 0.9), 0.04, True), ("impact_ratio", (0.5, 1.0), 0.06, False),
+        ("skew_at_k", (0.1, 0.4), 0.3, False), ("ndkl", (0.1, 0.4), 0.01, False), ("accuracy", (0.1, 0.4), NAN, False),
+    ],
+)  # fmt: skip
+def test_an_interval_that_excludes_no_difference_without_evidence_is_explained(metric, ends, p, said):
+    row = BASE | estimate(ends[1], *ends, p) | {"metric": metric}
+    assert ("Its interval excludes no difference" in excludes_parity(row)) == said
+
+
 def test_a_margin_that_is_excluded_is_told_and_another_not():
     told = told_beside(equivalence_q=0.021)
     assert told.endswith("evidence of none beyond the margin that the audit file declares (q = 0.021).")
@@ -371,14 +399,14 @@ def texts_of(row):
     value = abs(row["value"]) if row["value"] is not None else NAN
     for decimals in (None, 0, 1, 2, 3):
         yield from (number(value, decimals=decimals), points(value, decimals=decimals).removesuffix(" points"))
-        yield percent(value, decimals=decimals)
+    for decimals in (None, 0, 1):
+        yield from (percent(value, decimals=decimals), f"{number(value, decimals=decimals)}%")
     # Skew@k is told as a ratio, a gap of shares in points.
     yield from (
         number(float(np.exp(min(value, 9.0)))),
         number(float(np.exp(-min(value, 9.0)))),
         number(100 * value),
         f"{value:,.0f}",
-        f"{number(value)}%",
     )
     yield from (f"{row['n'] or 0:,}", f"{row['k'] or 0:,}")
 
@@ -390,7 +418,8 @@ def counts_of(rows, own):
     yield from (groups, groups * (groups - 1) // 2)
     alike = rows.filter(metric=own["metric"])
     for names in (["definition"], ["definition", "attribute"], ["definition", "attribute", "event"], ["attribute"]):
-        yield alike.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in names)).height
+        counted = alike.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in names))
+        yield from (counted.height, counted.filter(pl.col("q") < 0.05).height)
 
 
 def rows_beside(table):
@@ -407,7 +436,9 @@ def rows_beside(table):
 def figures_of_no_row(sentence, own, beside):
     """Return the figures of a sentence that neither its row has nor those of the same model and suite."""
     # Counts over several attributes are held in the tests of their chapters.
-    sentence = re.sub(r"95% CI|.of 10\b|Evidence in \d+ of \d+ lines|Over \d+ comparisons.*", " ", sentence)
+    sentence = re.sub(
+        r"95% CI|.of 10\b|(Evidence in \d+|the least uncertain) of \d+ lines|Over \d+ comparisons.*", " ", sentence
+    )
     for text in sorted({*own_texts(own), own["model"], own["dataset"]}, key=len, reverse=True):
         if any(letter.isdigit() for letter in text):
             sentence = re.sub(rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d)", " ", sentence)
@@ -418,14 +449,81 @@ def figures_of_no_row(sentence, own, beside):
     return [each for each in _FIGURE.findall(sentence) if each.strip("+−,") not in known]
 
 
-def test_every_figure_of_a_sentence_is_that_of_a_row(every_kind):
+EVIDENT = {"as it is": None, "all evident": 1e-7, "none evident": 0.7}
+
+
+@pytest.mark.parametrize("p", EVIDENT.values(), ids=EVIDENT)
+def test_every_figure_of_a_sentence_is_that_of_a_row(every_kind, p):
     one = every_kind["model"].unique().sort()[0]
-    table, reading = as_picked(every_kind.filter(model=one), Reading())
+    tested = pl.when(pl.col("p").is_not_nan()).then(pl.lit(p)).otherwise("p")
+    table = every_kind.filter(model=one).with_columns(pl.col("p") if p is None else tested.alias("p"))
+    table, reading = as_picked(table, Reading())
     named = {row_id(row): row for row in table.to_dicts()}
     told = [finding for finding in findings(table, reading) if finding.row is not None]
     beside = rows_beside(table)
     unknown = {each.sentence: figures_of_no_row(each.sentence, named[each.row], beside) for each in told}
-    assert told and not {sentence: figures for sentence, figures in unknown.items() if figures}
+    assert not {sentence: figures for sentence, figures in unknown.items() if figures}
+    tones = {each.tone for each in told}
+    if p == EVIDENT["none evident"]:
+        assert not tones & {"bias", "difference"}
+        return  # of answers nothing is told then
+    assert p is None or tones & {"bias", "difference"}
     own = named[told[0].row]
     for wrong in (" 47.31%", f" (n = {(own['n'] or 0) + 104729})", " p = 0.0471"):
         assert figures_of_no_row(told[0].sentence + wrong, own, beside), wrong
+
+
+# --- every figure of what is told of several rows
+
+_AT_CHANCE = estimate(0.148, 0.12, 0.18, None, reason("at_chance", chance=1 / 7)) | {
+    "metric": "zero_shot_accuracy", "definition": "micro", "event": None,
+}  # fmt: skip
+SEVERAL = {
+    "text space": lambda: metric_frame(test_report_confounds.gap_rows("m", 4)).filter(definition="permutation"),
+    "adjustment": lambda: synthetic_table(GRID[:1]).filter(
+        metric="macro_accuracy_gain", definition="test_rows", statistic="mean"
+    ),
+    "transfer": lambda: transfer_frame(GRID[:1]).with_columns(smallest_detectable=pl.lit(0.123)),
+    "words": lambda: word_table(MODELS[:1]).with_columns(value="association"),
+    "weak": lambda: metric_frame([BASE | _AT_CHANCE]),
+}
+"""Kind of findings -> rows of one model that they are told of."""
+
+
+def findings_of_several(kind, rows):
+    of_table = {"transfer": transfer_findings, "words": word_findings}
+    return of_table.get(kind, findings)(rows, Reading())
+
+
+def figures_of_several(sentence, rows):
+    """Return the figures of a sentence that none of its rows has, nor their mean, nor how many they are."""
+    known, values = set(), rows["value"].to_numpy()
+    for row in rows.to_dicts():
+        known |= {f"{row.get(name) or 0:,}" for name in ("count", "count_others", "n_others")}
+        known |= set(own_texts(dict.fromkeys(("reason", "probe", "k", "smallest_detectable")) | row))
+        if chance := find(row.get("reason_codes"), "at_chance"):
+            known.add(percent(chance.params["chance"]))
+    evident = rows.filter(pl.col("q") < 0.05).height
+    known |= {points(abs(values.mean())), *map(str, (rows.height, evident, int((values < 0).sum())))}
+    if "kind" in rows.columns:  # smoothed skews and parity differences are further readings of an axis
+        known.add(str(rows.remove(pl.col("kind") == "axis", pl.col("definition") != "mean_over_pairs").height))
+    bare = {text.strip("−+").removesuffix(" points").lstrip("+") for text in known}
+    for text in sorted({*known, *rows["model"], *rows["dataset"], "95% CI"}, key=len, reverse=True):
+        if any(letter.isdigit() for letter in text):
+            sentence = re.sub(rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d)", " ", sentence)
+    return [each for each in _FIGURE.findall(sentence) if each.strip("+−,") not in bare]
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_every_figure_of_what_is_told_of_several_rows_is_theirs(kind):
+    every = SEVERAL[kind]()
+    told = findings_of_several(kind, every)
+    assert {finding.topic[0] for finding in told} == {kind}
+    for finding in told:
+        own = every.filter(dataset=finding.dataset)
+        for name in ("suite", "condition"):
+            if name in own.columns and set(finding.topic) & set(own[name]):
+                own = own.filter(pl.col(name).is_in(finding.topic))
+        left = figures_of_several(finding.sentence, own)
+        assert not left, (finding.sentence, left)
+        assert figures_of_several(f"{finding.sentence} 7771 of 47.39%", own) == ["7771", "47.39%"]

@@ -10,6 +10,7 @@ from itertools import chain, combinations
 import polars as pl
 
 from plumbline.catalog.schema import ESTIMATE, Row, Schema
+from plumbline.metrics.evidence import add_detectable_changes
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import outcome_answers, outcome_comparisons
 from plumbline.metrics.paired.effects import paired_rows
@@ -126,6 +127,7 @@ EFFECT_SCHEMA: Schema = {
     **ESTIMATE,
     "value_first": pl.Float64,
     "value_second": pl.Float64,
+    "smallest_detectable": pl.Float64,
 }
 """One row per effect; `value` is `value_first` - `value_second`, `attribute` is null for harm rates."""
 
@@ -167,7 +169,8 @@ def factor_effects(
         `plumbline.statistics.multiplicity.FAMILIES`. Simulated coverage and level: docs/decisions, 12.
     """
     rows = chain.from_iterable(_dataset_rows(answered, pairs, settings) for answered in datasets)
-    return add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), of="factor_effects")
+    effects = add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), of="factor_effects")
+    return add_detectable_changes(effects, of="factor_effects", confidence=settings.confidence)
 
 
 def _dataset_rows(answered: Predictions, pairs: Sequence[FactorPair], settings: MetricSettings) -> list[Row]:

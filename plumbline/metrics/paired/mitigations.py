@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import ESTIMATE, Schema
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.evidence import add_detectable_changes
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import HITS, Hits, TridentAnswers, cell_effects
 from plumbline.metrics.paired.effects import MITIGATION
@@ -122,6 +123,7 @@ TRANSFER_SCHEMA: Schema = {
     **ESTIMATE,
     "value_after": pl.Float64,
     "value_before": pl.Float64,
+    "smallest_detectable": pl.Float64,
     "better": pl.String,
     "verdict": pl.String,
 }
@@ -155,9 +157,9 @@ VERDICTS = (IMPROVED, WORSENED, NO_EVIDENCE, UNDEFINED)
 # 3.4.
 
 MITIGATION_EFFECTS_SCHEMA: Schema = {
-    name: kind for name, kind in TRANSFER_SCHEMA.items() if name not in ("q", "verdict")
+    name: kind for name, kind in TRANSFER_SCHEMA.items() if name not in ("q", "verdict", "smallest_detectable")
 }
-"""The effects of one mitigation on one cell; `q` and `verdict` need the rows of all cells, see `bias_transfer`."""
+"""The effects of one mitigation on one cell; what is left out needs the rows of all cells, see `bias_transfer`."""
 
 _SIDES = ("before", "after")
 
@@ -272,6 +274,7 @@ def bias_transfer(frames: Iterable[pl.DataFrame], *, confidence: float = 0.95) -
     """
     tables = [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA), *frames]
     judged = add_q_values(pl.concat(tables), of="bias_transfer")
+    judged = add_detectable_changes(judged, of="bias_transfer", confidence=confidence, significance=1 - confidence)
     gain = pl.when(better="higher").then(pl.col("value")).otherwise(-pl.col("value"))
     verdict = (
         pl.when(pl.col("q").is_null() | pl.col("value").is_nan().fill_null(True))

@@ -10,6 +10,7 @@ import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
 from plumbline.language.registry import LANGUAGE_METRICS
+from plumbline.metrics.evidence import add_detectable_changes
 from plumbline.metrics.registry import METRICS
 from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.chain import first_few
@@ -33,11 +34,13 @@ DIFF_SCHEMA: Schema = {
     "q": pl.Float64,
     "n_old": pl.Int64,
     "n_new": pl.Int64,
+    "smallest_detectable": pl.Float64,
     "worse": pl.Float64,
     "compared": pl.String,
     "reason": pl.String,
 }
-"""One row per number of either side; `worse` is how far it moved away from parity, null where parity is undefined."""
+"""One row per number of either side; `worse` is how far it moved away from parity, null where parity is undefined;
+`smallest_detectable` which difference, up or down, four of five such comparisons would find."""
 
 PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
 OTHER_PROMPTS = "other prompts"
@@ -252,9 +255,12 @@ def _worded(why: Any) -> str | None:
 
 
 def with_q(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Join the differences of all cells and fill `q`, within the families of `plumbline.statistics.multiplicity`."""
-    table = pl.concat([pl.DataFrame(schema=DIFF_SCHEMA), *frames])
-    return add_q_values(table, of="audit_diff").cast(pl.Schema(DIFF_SCHEMA))
+    """Join the differences of all cells and fill what needs all of them: `q` and `smallest_detectable`.
+
+    Both are within the families of `plumbline.statistics.multiplicity`.
+    """
+    table = add_q_values(pl.concat([pl.DataFrame(schema=DIFF_SCHEMA), *frames]), of="audit_diff")
+    return add_detectable_changes(table, of="audit_diff").cast(pl.Schema(DIFF_SCHEMA))
 
 
 _PAIRED_SCHEMA = {name: kind for name, kind in DIFF_SCHEMA.items() if name not in ("q", "worse", "compared")} | {

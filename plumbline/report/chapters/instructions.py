@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -22,6 +23,7 @@ from plumbline.report.language_words import (
     scorer_words,
 )
 from plumbline.report.listings import Listing
+from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, or_nan, where
 from plumbline.report.vocabulary import listed
@@ -61,8 +63,19 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
     names_of: dict[str, list[str]] = {}
     for name in instructions_in(rows):
         names_of.setdefault(_told(where(rows, instruction=name).to_dicts(), reading), []).append(name)
-    nothing = "no evidence that {} changed anything, which is not evidence that nothing changed."
-    return [f"{listed(names)} {what}." if what else nothing.format(listed(names)) for what, names in names_of.items()]
+    return [f"{listed(names)} {what}." if what else _nothing(names, rows) for what, names in names_of.items()]
+
+
+def _nothing(names: Sequence[str], rows: pl.DataFrame) -> str:
+    """Say that there is no evidence of what some instructions change, and what would have been found of one of them."""
+    seen = where(rows, instruction=names[0]).filter(pl.col("smallest_detectable").is_finite()).to_dicts()
+    titled = [row for row in seen if (row["metric"], row["statistic"]) in TITLES]
+    power = ""
+    if titled:
+        title = TITLES[titled[0]["metric"], titled[0]["statistic"]]
+        power = f" Four of five such audits would have found a change of {number(titled[0]['smallest_detectable'])} in "
+        power += f"{title if title.startswith('Max') else title.lower()}{f' by {names[0]}' if len(names) > 1 else ''}."
+    return f"no evidence that {listed(names)} changed anything, which is not evidence that nothing changed.{power}"
 
 
 def _told(rows: list[Row], reading: Reading) -> str:

@@ -19,7 +19,7 @@ from plumbline.report.listings import Listing, share
 from plumbline.report.numbers import bare_p, count, interval, points, with_interval
 from plumbline.report.reading import Reading
 from plumbline.report.recommendation import advice, foremost, recommended
-from plumbline.report.rows import in_order, where
+from plumbline.report.rows import Row, in_order, where
 from plumbline.report.transfer import (
     COSTS,
     JUDGED,
@@ -28,6 +28,7 @@ from plumbline.report.transfer import (
     both_values,
     change,
     change_interval,
+    detectable_change,
     place,
     row_title,
     row_words,
@@ -80,6 +81,12 @@ SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no ev
 """Verdict -> how a table writes it: the sign tells it without colour."""
 
 
+def _sign(row: Row) -> str:
+    """Return the verdict of a comparison; beside no evidence, which change would have been found."""
+    sign, least = SIGNS.get(row["verdict"], str(row["verdict"])), detectable_change(row)
+    return f"{sign}; detectable: {least}" if row["verdict"] == NO_EVIDENCE and least else sign
+
+
 def transfer_listing(rows: pl.DataFrame) -> Listing:
     """List every comparison of a checkpoint and dataset, with further readings of the axes, by mitigation."""
     shown = [
@@ -93,7 +100,7 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
             change_interval(row),
             bare_p(row["q"]),
             count(row["n"]) if row["n"] is not None else "–",
-            SIGNS.get(row["verdict"], str(row["verdict"])),
+            _sign(row),
             row["reason"] or "",
         )
         for row in sorted(rows.to_dicts(), key=lambda r: (r["condition"], block_of(r) is None, place(r)))

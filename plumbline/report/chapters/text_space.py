@@ -10,7 +10,7 @@ from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.text_space import valence_gaps, word_space
-from plumbline.report.evidence import evidence
+from plumbline.report.evidence import could_be_found, evidence
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import estimate
@@ -58,6 +58,8 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
         )
     else:
         sentence = f"{model}: no evidence that its text space tells positive from negative words. {smallest}"
+    if least not in apart:
+        sentence += could_be_found(least, said=sentence)
     short = f"positive and negative words apart in {share} poles"
     return Finding(
         tone="difference" if apart else "none",

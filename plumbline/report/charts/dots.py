@@ -26,7 +26,7 @@ from plumbline.report.charts.chart import (
     text_width,
     top_level,
 )
-from plumbline.report.evidence import name_of
+from plumbline.report.evidence import excludes_parity, name_of
 from plumbline.report.numbers import UNDEFINED, bare_p, count, interval, money, number, percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, or_nan
@@ -164,6 +164,8 @@ class Dot:
         value, low, high = (or_nan(source[name]) for name in ("value", "ci_low", "ci_high"))
         evidence = state(source, significance=reading.significance) if reading else None
         tip = tip_of(source, what, unit=unit)
+        if evidence == "no_evidence" and (why := excludes_parity(source).strip()):
+            tip["although"] = why
         return cls(row=row, value=value, low=low, high=high, state=evidence, tip=tip, **place)
 
     def saying(self, **more: str) -> Dot:
