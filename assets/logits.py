@@ -136,7 +136,7 @@ def _predicted(
     raw = np.zeros((records.height, len(texts)), dtype=np.float32)
     columns, start = {}, 0
     for suite in suites:
-        raw[np.arange(records.height), start + chosen[suite.id]] = 1
+        raw[:, start : start + len(suite.texts)] = chosen[suite.id]
         columns[suite.id] = list(range(start, start + len(suite.texts)))
         start += len(suite.texts)
     return {"raw": raw}, texts, columns, surplus

@@ -82,13 +82,15 @@ def _print_reproduction(workspace: Workspace) -> None:
     tables = reproduction(run_of(audit, model_addresses(audit)))
     if tables.is_empty():
         return
-    shown = Table(title="Printed tables", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("paper | table", "numbers", "reproduced", "other protocol", "cannot be", "why"):
-        shown.add_column(name, justify="left" if "|" in name or name == "why" else "right")
-    for row in tables.iter_rows(named=True):
-        numbers = (f"{row[name]:,}" for name in ("cells", "reproduced", "other_protocol", "cannot"))
-        shown.add_row(safe(f"{row['paper']} | {row['table']}"), *numbers, safe(row["why"] or ""))
-    console.print(shown)
+    for (paper,), of_paper in tables.group_by("paper", maintain_order=True):
+        shown = Table(title=safe(f"Printed tables of {paper}"), title_justify="left", box=SIMPLE_HEAD)
+        for name in ("table", "what it is", "numbers", "repro-\nduced", "other\nprotocol", "cannot\nbe", "why"):
+            words = name in {"table", "what it is", "why"}
+            shown.add_column(name, justify="left" if words else "right", max_width=24 if name == "what it is" else None)
+        for row in of_paper.iter_rows(named=True):
+            numbers = (f"{row[name]:,}" for name in ("cells", "reproduced", "other_protocol", "cannot"))
+            shown.add_row(safe(row["table"]), safe(row["title"]), *numbers, safe(row["why"] or ""))
+        console.print(shown)
 
 
 def _print_encoders(encoders: EncoderPlan, images: Rate, pairs: Rate) -> None:

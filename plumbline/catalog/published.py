@@ -148,7 +148,8 @@ class PaperDescription(_Described):
     """One paper: source, vocabularies of its labels, tables of numbers and of words.
 
     `protocols`: what the paper says of how numbers of a condition, or of a checkpoint, were made, in the keys of
-    `plumbline.config.reproduction.Run.protocol`; `by_attribute`: conditions whose id an audit ends in `_gender`,
+    `plumbline.config.reproduction.Run.protocol`; `without_results`: tables that print no result, such as prompts, and
+    what they are here; `by_attribute`: conditions whose id an audit ends in `_gender`,
     `_race`, since the method is trained for one attribute. Which one numbers without an attribute are of is not said:
     gender is taken.
     """
@@ -159,6 +160,7 @@ class PaperDescription(_Described):
     vocabularies: dict[str, dict[str, Meaning]]
     tables: dict[str, TableDescription]
     words: dict[str, TableDescription] = {}
+    without_results: dict[str, tuple[str, str]] = {}
     protocols: dict[str, Protocol] = {}
     by_attribute: tuple[str, ...] = ()
 
@@ -364,13 +366,23 @@ def published_values() -> pl.DataFrame:
 
 
 @cache
-def published_tables() -> dict[tuple[str, str], str]:
-    """Return (paper, table) -> title of every table of numbers and words, in the order of the papers."""
-    return {
-        (paper.id, name): table.title
-        for paper, _ in _papers(_FOLDER)
-        for name, table in {**paper.tables, **paper.words}.items()
-    }
+def published_tables() -> dict[tuple[str, str], tuple[str, str | None]]:
+    """Return (paper, table) -> title of every printed table, by its number, and of one without results what it is here.
+
+    Numbers in running text come last.
+    """
+    found: dict[tuple[str, str], tuple[str, str | None]] = {}
+    for paper, _ in _papers(_FOLDER):
+        titles = {name: (table.title, None) for name, table in {**paper.tables, **paper.words}.items()}
+        listed = {**titles, **paper.without_results}
+        found |= {(paper.id, name): listed[name] for name in sorted(listed, key=_printed_order)}
+    return found
+
+
+def _printed_order(name: str) -> tuple[bool, str, int]:
+    """Return where a table stands among those of its paper: `3` before `22`, `A.2` before `B.1`, text last."""
+    letter, _, number = name.rpartition(".")
+    return not number.isdecimal(), letter, int(number) if number.isdecimal() else 0
 
 
 @cache

@@ -109,7 +109,7 @@ class Predictions(Part):
     image: Text = "path"
     """column with the image's path or sha256, where a row is an image; that of the dataset's own `map` wins"""
     names: dict[Text, Text] = Field(default_factory=dict)
-    """what the tables call a candidate -> the candidate, its prompt, or a category of the suite"""
+    """what the tables call a candidate -> the candidate, its prompt, a category of the suite, or a group of people"""
 
 
 class EncoderEntry(Part):

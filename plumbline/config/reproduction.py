@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -23,7 +23,7 @@ TEXT, GENERATION, OUTCOMES = "text", "generation", "outcomes"
 _ANNOTATED = ("fleiss_kappa", "judge_precision", "judge_recall")
 _UNPUBLISHED: dict[str, str] = {
     "absent": "no number is printed",
-    "suspect": "suspect: a copy error of the paper",
+    "suspect": "a copy error of the paper, as it seems",
     "not_comparable": "not comparable as printed",
 }
 _MIXED = {"trident_mixed": "trident"}
@@ -39,7 +39,16 @@ REPRODUCTION_SCHEMA: Schema = {
     "why": pl.String,
 }
 """One row a table of a paper of which an audit measures anything: how many of its cells are measured as the paper did,
-by another protocol, and cannot be. `why`: each reason with its number of cells, the most frequent first."""
+by another protocol, and cannot be. `why`: each reason with its number of cells, the most frequent first; of a table
+without results, such as a list of prompts, what it is here."""
+
+
+class State(NamedTuple):
+    """How far a published cell is reproduced, and why no further: a reason, and what it is about."""
+
+    how: Literal["reproduced", "other_protocol", "cannot"]
+    reason: str | None = None
+    about: str | None = None
 
 
 class Run:
@@ -75,15 +84,18 @@ class Run:
         """Return how this audit makes the number of a published cell, in the keys of the papers' protocols.
 
         Of a mitigation its settings, `fit_on` (the reader of the dataset that it is fitted on), `pairs` (of images
-        and texts; `labels`: captions are made of labels) and `artefacts` (`given`, in a file, or `own`). Of generated
-        texts the decoding, the number of `seeds`, and `sets`: all, or a sample.
+        and texts; `labels`: captions are made of labels) and `artefacts` (`the authors'`, where the file gives
+        parameters or pairs of prompts, or `Plumbline's`). Of generated texts the decoding, the number of `seeds`, and
+        `sets`: all, or a sample.
         """
         condition = str(cell.get("condition"))
         if condition in self._mitigations:
             settings = self._mitigations[condition]
             given = "from" in settings
-            trained_on = {} if given else self._trained_on(settings, dataset)
-            return {**settings, **trained_on, "artefacts": "given" if given else "own"}
+            untrained = settings["method"] == "bias_prompts"
+            trained_on = {} if given or untrained else self._trained_on(settings, dataset)
+            given |= untrained and "pairs" in settings
+            return {**settings, **trained_on, "artefacts": "the authors'" if given else "Plumbline's"}
         if cell.get("suite") != GENERATION:
             return {}
         decoding = {**self.audit.generation.decoding.said, **self.audit.lvlms[model].decoding.said}
@@ -107,33 +119,33 @@ class Run:
             "pairs": "labels" if pairs is None else self.datasets.get(pairs, pairs),
         }
 
-    def why_not(self, model: str, dataset: str, cell: Mapping[str, Any]) -> str | None:
+    def why_not(self, model: str, dataset: str, cell: Mapping[str, Any]) -> State | None:
         """Return why this audit does not measure a published cell by one model on one dataset; None where it does."""
         audit, suite, condition = self.audit, cell["suite"], str(cell["condition"])
         if suite == GENERATION:
             return self._why_not_generated(model, dataset, cell)
         if dataset == TEXT:
-            return None if model in audit.used_encoders else "its checkpoint is asked nothing"
+            return None if model in audit.used_encoders else State("cannot", "its checkpoint is asked nothing")
         suites = audit.cells.get((dataset, model))
         if suites is None:
-            return "its dataset is not asked of its checkpoint"
+            return State("cannot", "its dataset is not asked of its checkpoint")
         needed = TASKS if suite == OUTCOMES else (_MIXED.get(suite, suite),) if suite else ()
         if lacking := [name for name in needed if name not in suites]:
-            return f"the suite {lacking[0]} is not asked"
+            return State("cannot", "suites not asked", lacking[0])
         if condition != "before" and condition not in audit.mitigated.get((dataset, model), {}):
-            return f"the mitigation {condition} is not tried"
+            return State("cannot", "mitigations not tried", condition)
         return None
 
-    def _why_not_generated(self, model: str, dataset: str, cell: Mapping[str, Any]) -> str | None:
+    def _why_not_generated(self, model: str, dataset: str, cell: Mapping[str, Any]) -> State | None:
         audit, metric = self.audit, str(cell["metric"])
         if not any(_asks(entry, cell) for entry in audit.designs.get((model, dataset), ())):
-            return "its prompt is not asked of its checkpoint about its dataset"
+            return State("cannot", "its prompt is not asked of its checkpoint about its dataset")
         if cell["scorer"] is not None and cell["scorer"] not in self.scorer_kinds:
-            return f"no scores of the kind {cell['scorer']}"
+            return State("cannot", "no scores of the kind", cell["scorer"])
         if metric in _ANNOTATED and audit.language.annotations is None:
-            return "no annotations by people"
+            return State("cannot", "no annotations by people")
         if metric.startswith("base_llm") and audit.lvlms[model].base_llm is None:
-            return "its language model is not asked"
+            return State("cannot", "its language model is not asked")
         return None
 
 
@@ -165,43 +177,55 @@ def reproduction(run: Run) -> pl.DataFrame:
     DataFrame
         In `REPRODUCTION_SCHEMA`, in the order of the papers. Nothing needs to have been computed.
     """
-    titles, values, words = published_tables(), published_values(), published_words()
+    values, words = published_values(), published_words()
     mine = pl.col("checkpoint").is_in(list(run.models))
     papers = {*values.filter(mine)["paper"], *words.filter(mine)["paper"]}
     rows = []
-    for (paper, table), title in titles.items():
+    for (paper, table), (title, here) in published_tables().items():
         if paper not in papers:
             continue
         cells = values.filter(paper=paper, table=table)
-        states = Counter(_state(run, cell) for cell in cells.iter_rows(named=True))
+        states = [_state(run, cell) for cell in cells.iter_rows(named=True)]
         if cells.is_empty():
             lists = words.filter(paper=paper, table=table).unique(["row", "column"])
-            states = Counter(_state_of_words(run, one) for one in lists.iter_rows(named=True))
-        of = {kind: sum(n for (state, _), n in states.items() if state == kind) for kind in _STATES}
-        why = [f"{reason} ({n})" for (_, reason), n in states.most_common() if reason]
-        rows.append((paper, table, title, sum(states.values()), *of.values(), "; ".join(why) or None))
+            states = [_state_of_words(run, one) for one in lists.iter_rows(named=True)]
+        of = [sum(state.how == how for state in states) for how in _HOW]
+        rows.append((paper, table, title, len(states), *of, here or _told(states)))
     tables = pl.DataFrame(rows, schema=REPRODUCTION_SCHEMA, orient="row")
     return tables.filter((pl.col("reproduced") + pl.col("other_protocol")).sum().over("paper") > 0)
 
 
-_STATES = ("reproduced", "other_protocol", "cannot")
-_State = tuple[str, str | None]
+_HOW = ("reproduced", "other_protocol", "cannot")
 
 
-def _state(run: Run, cell: Mapping[str, Any]) -> _State:
+def _told(states: Sequence[State]) -> str | None:
+    """Return the reasons of some states with their numbers: `suites not asked: communion, agency (6)`."""
+    by_reason: dict[str, Counter[str | None]] = {}
+    for state in states:
+        if state.reason is not None:
+            by_reason.setdefault(state.reason, Counter())[state.about] += 1
+    parts = []
+    for reason, of in sorted(by_reason.items(), key=lambda item: -item[1].total()):
+        about = ", ".join(name for name, _ in of.most_common() if name)
+        parts.append(f"{reason}{': ' if about else ''}{about} ({of.total()})")
+    return "; ".join(parts) or None
+
+
+def _state(run: Run, cell: Mapping[str, Any]) -> State:
     """Return how far one published cell is reproduced, where it comes nearest, and why no further."""
     if cell["status"] in _UNPUBLISHED:
-        return "cannot", _UNPUBLISHED[cell["status"]]
+        about = str(cell["note"]).partition("; ")[0] if cell["status"] == "not_comparable" else None
+        return State("cannot", _UNPUBLISHED[cell["status"]], about)
     states = [_state_of(run, model, dataset, cell) for model, dataset in _places(run, cell)]
-    return min(states, key=lambda state: _STATES.index(state[0]), default=("cannot", _nowhere(run, cell)))
+    return min(states, key=lambda state: _HOW.index(state.how), default=_nowhere(run, cell))
 
 
-def _state_of(run: Run, model: str, dataset: str, cell: Mapping[str, Any]) -> _State:
+def _state_of(run: Run, model: str, dataset: str, cell: Mapping[str, Any]) -> State:
     if why := run.why_not(model, dataset, cell):
-        return "cannot", why
+        return why
     published = json.loads(cell["protocol"]) if cell["protocol"] else {}
     differing = differences(published, run.protocol(model, dataset, cell))
-    return ("other_protocol", differing) if differing else ("reproduced", None)
+    return State("other_protocol", "other protocol", differing) if differing else State("reproduced")
 
 
 def _places(run: Run, cell: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -217,19 +241,19 @@ def _places(run: Run, cell: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield model, dataset
 
 
-def _nowhere(run: Run, cell: Mapping[str, Any]) -> str:
+def _nowhere(run: Run, cell: Mapping[str, Any]) -> State:
     lacking = [name for name in (cell["checkpoint"], cell["reference_checkpoint"]) if name and name not in run.models]
-    return f"{lacking[0]} is not in this audit" if lacking else f"{cell['dataset']} is not in this audit"
+    return State("cannot", "not in this audit", lacking[0] if lacking else cell["dataset"])
 
 
-def _state_of_words(run: Run, one: Mapping[str, Any]) -> _State:
+def _state_of_words(run: Run, one: Mapping[str, Any]) -> State:
     if one["checkpoint"] is None:
-        return "cannot", "the text at hand has lost whose list it is"
+        return State("cannot", "the text at hand has lost whose list it is")
     cell = {"suite": GENERATION, "attribute": one["attribute"], "metric": "stereotype_words", "scorer": None}
     datasets = [name for name, reader in run.datasets.items() if reader == "socialcounterfactuals"]
     models = run.models.get(one["checkpoint"], [])
     if not models:
-        return "cannot", f"{one['checkpoint']} is not in this audit"
+        return State("cannot", "not in this audit", one["checkpoint"])
     if all(run.why_not(model, dataset, {**cell, "condition": "before"}) for model in models for dataset in datasets):
-        return "cannot", "its prompts are not asked"
-    return ("cannot", "no judge of stereotypes") if run.audit.language.judge is None else ("reproduced", None)
+        return State("cannot", "its prompts are not asked")
+    return State("cannot", "no judge of stereotypes") if run.audit.language.judge is None else State("reproduced")

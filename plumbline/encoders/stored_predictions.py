@@ -75,7 +75,8 @@ class PredictionTable:
     dataset : str
         Id in the audit file, for messages.
     names : mapping of str to str
-        What the table calls a candidate -> the candidate, its prompt, or a category of the suite.
+        What the table calls a candidate -> the candidate, its prompt, a category of the suite, or a word by which
+        several people are described (`woman`, `east asian`).
     image : str
         Column with the image's path or sha256, where a row is an image.
     counts : ColumnMap or None
@@ -100,7 +101,7 @@ class PredictionTable:
         """Return whether the table holds predictions of a suite of outcomes."""
         if self.counts is None:
             return suite.id in self.columns
-        return all(_candidate(suite, self.names, column) is not None for column in self.columns)
+        return all(_meant(suite, self.names, column) for column in self.columns)
 
     def require(self, suites: Iterable[Suite]) -> None:
         """Refuse suites that the table has no predictions of.
@@ -120,18 +121,18 @@ class PredictionTable:
                     found=f"columns {', '.join(self.columns)}",
                     expected=f"a column `{suite.id}` with the candidate that matched best",
                 )
-            unknown = [column for column in self.columns if _candidate(suite, self.names, column) is None]
+            unknown = [column for column in self.columns if not _meant(suite, self.names, column)]
             raise EncodingError(
                 f"{len(unknown)} of {len(self.columns)} columns of counts are of no candidate of `{suite.id}`",
                 where=self.path,
                 found=printable(", ".join(unknown)),
                 expected=_known(suite),
-                hint="say under `predictions.names` of the encoder which candidate, or category, a column is; a column "
-                "of totals is `map.total` of the dataset",
+                hint="say under `predictions.names` of the encoder which candidate, category or group a column is; a "
+                "column of totals is `map.total` of the dataset",
             )
 
-    def chosen(self, suites: Sequence[Suite], records: pl.DataFrame) -> tuple[dict[str, NDArray[np.int64]], int]:
-        """Return the candidate that each record was assigned to, by suite, and how many rows are of no record.
+    def chosen(self, suites: Sequence[Suite], records: pl.DataFrame) -> tuple[dict[str, NDArray[np.float32]], int]:
+        """Return the candidates that each record was assigned to, by suite, and how many rows are of no record.
 
         Parameters
         ----------
@@ -140,8 +141,9 @@ class PredictionTable:
 
         Returns
         -------
-        (dict of str to (n,) int64, int)
-            Positions of candidates; rows of images that were not accepted are counted, and left aside.
+        (dict of str to (n, m) float32, int)
+            1 for the candidate that was chosen, 0 for the others; 1 for each of several where the table says no more
+            than that it is one of them. Rows of images that were not accepted are counted, and left aside.
 
         Raises
         ------
@@ -152,7 +154,7 @@ class PredictionTable:
         self.require(suites)
         if self.counts is not None:
             counted = [counted_as(path) for path in records["path"]]
-            return {suite.id: self._positions(suite, counted, lambda i: "") for suite in suites}, 0
+            return {suite.id: self._marked(suite, counted, lambda i: "") for suite in suites}, 0
         rows = self._rows([suite.id for suite in suites])
         positions, again = find_rows(records, [row.values[self.image] for row in rows])
         if again:
@@ -173,7 +175,7 @@ class PredictionTable:
             )
         kept = [rows[row] for row in positions]
         chosen = {
-            suite.id: self._positions(
+            suite.id: self._marked(
                 suite, [row.values[suite.id] for row in kept], lambda i: f", line {kept[i].line}, column "
             )
             for suite in suites
@@ -199,18 +201,22 @@ class PredictionTable:
             )
         return [row for row in rows if isinstance(row, Row)]
 
-    def _positions(self, suite: Suite, values: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
-        position = {value: _candidate(suite, self.names, value) for value in dict.fromkeys(values)}
-        wrong = [i for i, value in enumerate(values) if position[value] is None]
+    def _marked(self, suite: Suite, values: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
+        meant = {value: _meant(suite, self.names, value) for value in dict.fromkeys(values)}
+        wrong = [i for i, value in enumerate(values) if not meant[value]]
         if wrong:
             raise EncodingError(
                 f"{len(wrong)} of {len(values)} predictions are no candidate of `{suite.id}`",
                 where=f"{self.path}{where(wrong[0])}`{suite.id}`",
                 found=printable(", ".join(repr(values[i]) for i in wrong[:_MOST_SHOWN])),
                 expected=_known(suite),
-                hint="say under `predictions.names` of the encoder which candidate, or category, it is",
+                hint="say under `predictions.names` of the encoder which candidate, category or group it is",
             )
-        return np.array([position[value] for value in values], dtype=np.int64)
+        rows = np.zeros((len(meant), len(suite.candidates)), dtype=np.float32)
+        for row, positions in enumerate(meant.values()):
+            rows[row, positions] = 1
+        numbers = {value: row for row, value in enumerate(meant)}
+        return rows[[numbers[value] for value in values]]
 
 
 def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.int64], list[tuple[str, int, int]]]:
@@ -267,18 +273,28 @@ def _ends(name: str) -> Iterator[str]:
     return ("/".join(parts[i:]) for i in range(len(parts)))
 
 
-def _candidate(suite: Suite, names: Mapping[str, str], value: str) -> int | None:
-    """Return the position of a candidate by its id, prompt or, through `names` alone, its category (its first)."""
+def _meant(suite: Suite, names: Mapping[str, str], value: str) -> list[int]:
+    """Return the positions of the candidates that a value may be: the one with this id or prompt.
+
+    Through `names` also those of a category, or the descriptions of people that have a word: all women, all who are
+    East Asian. Which of them it was is not known then.
+    """
     meant = names.get(value, value)
-    for i, candidate in enumerate(suite.candidates):
-        if meant in (candidate.id, candidate.text) or (value in names and meant == candidate.category):
-            return i
-    return None
+    exact = [i for i, candidate in enumerate(suite.candidates) if meant in (candidate.id, candidate.text)]
+    if exact or value not in names:
+        return exact[:1]
+    return [
+        i
+        for i, candidate in enumerate(suite.candidates)
+        if meant == candidate.category
+        or (candidate.category == "demographic" and meant.lower() in candidate.id.lower().rsplit(" ", 1))
+    ]
 
 
 def _known(suite: Suite) -> str:
     words = ", ".join(candidate.id for candidate in suite.candidates)
-    return f"{words}; or a category: {', '.join(dict.fromkeys(candidate.category for candidate in suite.candidates))}"
+    categories = ", ".join(dict.fromkeys(candidate.category for candidate in suite.candidates))
+    return f"{words}; or, under `predictions.names`, a category: {categories}"
 
 
 def require_same_table(table: Path, index: Path) -> None:

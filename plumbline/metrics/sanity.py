@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -110,9 +112,23 @@ def cell_guesses(cell: Cell) -> Iterator[Guesses]:
             occur = np.isin(classes, labelled)
             if len(np.unique(np.array(classes)[occur])) < 2:
                 continue
-            chosen = np.array(columns)[occur]
-            best = map_rows(lambda block, chosen=chosen: block[:, chosen].argmax(axis=1), logits.scores)  # type: ignore[misc]
-            yield Guesses(attribute, suite, wording, np.array(classes)[occur][best], labelled)
+            names, codes = np.unique(np.array(classes)[occur], return_inverse=True)
+            best = map_rows(partial(_best_class, columns=np.array(columns)[occur], codes=codes), logits.scores)
+            labelled[best < 0] = _UNKNOWN
+            if (best >= 0).any():
+                yield Guesses(attribute, suite, wording, np.where(best < 0, _UNKNOWN, names[best]), labelled)
+
+
+def _best_class(scores: NDArray[Any], *, columns: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the (n,) classes of the best of some columns; -1 where columns of several classes are equally good.
+
+    A model's responses hardly ever are; stored choices are, where the chosen text is of no class, or is not known.
+    """
+    among = scores[:, columns]
+    best = among.argmax(axis=1)
+    rows = np.arange(len(among))
+    tied = (among == among[rows, best][:, None]) & (codes != codes[best][:, None])
+    return np.asarray(np.where(tied.any(axis=1), -1, codes[best]))
 
 
 def _classes(suite: Suite) -> Iterator[tuple[str, str, list[int], list[str]]]:

@@ -51,8 +51,22 @@ def test_each_of_the_280_cells_of_table_3_has_a_run_with_the_papers_protocol_or_
     assert states.count({False}) == 160 and states.count({True}) == 120
     three, suspect = table_of(tables, "3"), Counter(cell["status"] == "suspect" for cell in cells)[True]
     assert (three["cells"], three["reproduced"], three["other_protocol"], three["cannot"]) == (280, 150, 106, suspect)
-    assert "artefacts own in place of given" in three["why"]
+    assert "other protocol: artefacts Plumbline's in place of the authors' (106)" in three["why"]
     assert table_of(tables, "1")["reproduced"] == 120 and table_of(tables, "1")["why"] is None
+
+
+def test_the_authors_pairs_of_prompts_are_their_protocol():
+    known = run("data-matters-most").audit.mitigations
+    theirs = known["bias_prompts"].model_copy(update={"pairs": (("a male doctor", "a female doctor"),)})
+    three = table_of(reproduction(run("data-matters-most", mitigations={**known, "bias_prompts": theirs})), "3")
+    assert (three["reproduced"], three["other_protocol"]) == (256, 0)
+
+
+def test_every_table_of_a_paper_is_named_also_one_that_prints_no_result():
+    tables = reproduction(run("lvlm-counterfactuals")).filter(paper="lvlm_counterfactuals")
+    numbers = [*map(str, range(1, 31)), "physical-race ratings", "text"]
+    assert tables["table"].to_list() == numbers
+    assert tables.filter(table="6").select("cells", "why").row(0) == (0, "asked as printed: the prompts `main`")
 
 
 def test_trained_on_captions_made_of_labels_is_another_protocol():
@@ -63,7 +77,7 @@ def test_trained_on_captions_made_of_labels_is_another_protocol():
 
 def test_what_cannot_be_reproduced_says_why():
     tables = reproduction(run("lvlm-counterfactuals"))
-    assert table_of(tables, "1", "lvlm_counterfactuals")["why"].startswith("no scores of the kind perspective (150)")
+    assert table_of(tables, "1", "lvlm_counterfactuals")["why"].startswith("no scores of the kind: perspective (150)")
     assert "no judge of stereotypes (60)" in table_of(tables, "21", "lvlm_counterfactuals")["why"]
     assert table_of(tables, "30", "lvlm_counterfactuals")["reproduced"] == 288
     assert (tables["cells"] == tables["reproduced"] + tables["other_protocol"] + tables["cannot"]).all()

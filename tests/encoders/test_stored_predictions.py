@@ -16,6 +16,9 @@ from plumbline.encoders.families import FAMILIES, answers
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.encoders.stored_predictions import PredictionTable, require_same_table
 from plumbline.errors import CheckpointError, EncodingError
+from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.sanity import sanity_rows
 
 CRIME, POOLED = load_suite("crime"), load_suite("crime_pooled")
 RECORDS = pl.DataFrame({"path": ["a.jpg", "b.jpg", "c.jpg"], "image_id": ["1" * 64, "2" * 64, "3" * 64]})
@@ -28,8 +31,9 @@ def table(folder, text, **changes):
     return PredictionTable(folder / "t.csv", "faces", **settings)
 
 
-def word(suite, positions):
-    return [suite.candidates[i].id for i in positions]
+def word(suite, marked):
+    assert (marked.max(axis=1) == 1).all()
+    return [suite.candidates[i].id for i in marked.argmax(axis=1)]
 
 
 def test_a_row_an_image_by_path_or_hash_word_prompt_or_category(tmp_path):
@@ -59,16 +63,24 @@ def test_what_is_wrong_with_rows_is_told_by_line_and_column_and_counted(tmp_path
 
 
 def test_counts_come_out_as_they_went_in(tmp_path):
-    text = "race,people,thief,gorilla\nx,3,2,0\ny,1,0,4\n"
+    text = "race,people,thief,gorilla\nBlack,3,2,0\nWhite,1,0,4\n"
     counted = ColumnMap.model_validate({"index": "t.csv", "columns": {"race": "race"}})
     stored = table(tmp_path, text, names={"people": "demographic"}, counts=counted)
     records = ingest(reader_for("counts", counted), tmp_path, dataset="faces").records
     chosen, surplus = stored.chosen([CRIME], records)
-    categories = np.array([candidate.category for candidate in CRIME.candidates])[chosen["crime"]]
+    categories = np.array([candidate.category for candidate in CRIME.candidates])[chosen["crime"].argmax(axis=1)]
     pairs = list(zip(records["race"], categories.tolist()))
     tallied = {pair: pairs.count(pair) for pair in pairs}
-    expected = {("x", "demographic"): 3, ("x", "crime"): 2, ("y", "demographic"): 1, ("y", "non_human"): 4}
+    expected = {
+        ("Black", "demographic"): 3,
+        ("Black", "crime"): 2,
+        ("White", "demographic"): 1,
+        ("White", "non_human"): 4,
+    }
     assert (tallied, surplus) == (expected, 0)
+    # Who is pictured was not asked of `people`: nobody is held to be badly recognised.
+    cell = Cell("e", "faces", records, {"crime": SuiteLogits(CRIME, chosen["crime"])}, {})
+    assert sanity_rows(cell, settings=MetricSettings()).is_empty()
     assert not stored.answers(load_suite("communion"))
     with pytest.raises(EncodingError, match="3 of 3 columns of counts are of no candidate of `communion`"):
         stored.require([load_suite("communion")])

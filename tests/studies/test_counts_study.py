@@ -2,7 +2,7 @@
 
 import csv
 
-import numpy as np
+import polars as pl
 import pytest
 
 from plumbline.catalog.suites import load_suite
@@ -12,6 +12,7 @@ from plumbline.encoders.stored_predictions import PredictionTable
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import OUTCOMES
+from plumbline.metrics.sanity import sanity_rows
 from resources.checkout import PROJECT
 
 AUDIT = read_audit(PROJECT / "studies" / "data-matters-most-counts.yaml")
@@ -34,10 +35,9 @@ def rows(dataset):
         PROJECT / entry.root / entry.map.index, dataset, encoder.predictions.names, "path", counts=entry.map
     )
     chosen, _ = table.chosen([suite], records)
-    raw = np.zeros((records.height, len(suite.candidates)), np.float32)
-    raw[np.arange(len(raw)), chosen["crime"]] = 1
-    cell = Cell("openclip", dataset, records, {"crime": SuiteLogits(suite, raw)}, {})
-    return OUTCOMES.compute(cell, settings=MetricSettings(resamples=200, permutations=200))
+    cell = Cell("openclip", dataset, records, {"crime": SuiteLogits(suite, chosen["crime"])}, {})
+    settings = MetricSettings(resamples=200, permutations=200)
+    return pl.concat([OUTCOMES.compute(cell, settings=settings), sanity_rows(cell, settings=settings)])
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,18 @@ def test_the_papers_numbers_follow_from_its_counts_with_intervals_and_tests(data
     assert animals["value"] == 46 / 10_954
     shares = table.filter(metric="outcome_proportion", event="crime").sort("value", descending=True)
     assert shares["group"][0] == worst
+
+
+@pytest.mark.parametrize(("dataset", "attribute"), [("fairface-by-gender", "gender"), ("fairface-by-race", "race")])
+def test_who_is_recognised_follows_from_the_descriptions_of_people_alone(dataset, attribute):
+    """Faces that were given a crime's or an animal's label were described as nobody, and are left out."""
+    (accuracy, chance) = rows(dataset).filter(metric="zero_shot_accuracy").sort("statistic", descending=True).to_dicts()
+    told = [{k.split("_")[0]: v for k, v in row.items()} for row in counts(attribute)]
+    people = {row["true"].split("_")[0] for row in told}
+    right = sum(row[row["true"].split("_")[0]] for row in told)
+    of = sum(row[name] for row in told for name in people)
+    assert (accuracy["attribute"], accuracy["n"], accuracy["value"]) == (attribute, of, right / of)
+    assert accuracy["ci_low"] > chance["value"] and accuracy["reason"] is None
 
 
 def test_both_tables_are_of_the_same_images():
