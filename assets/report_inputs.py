@@ -160,6 +160,7 @@ def _encoder(workspace: Workspace, encoder: str) -> EncoderSummary:
         data_amount=entry.factors.get("data_amount"),
         source=entry.factors.get("data_source"),
         labeller=encoder == workspace.audit.labeller,
+        choices_alone=FAMILIES[details["family"]].logit == "stored",
     )
 
 

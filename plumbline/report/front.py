@@ -485,7 +485,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         tries = [
             mitigation_advice(candidates, inputs.audit) for candidates in _tried(inputs) if candidates[0].model == model
         ]
-        lines += tries or ["Try mitigations on it; none was tried."]
+        lines += tries or [_untried(model, inputs, "it")]
     if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
         planted = listed(event_title(event) for event in events)
@@ -593,8 +593,15 @@ def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     lines = _choice(card)
     untried = encoders and encoders[0] not in {each[0].model for each in candidates}
     if untried and _tested(where(card, model=encoders[0], state="evidence")):
-        lines.append(f"Try mitigations on {encoders[0]}; none was tried.")
+        lines.append(_untried(encoders[0], inputs, encoders[0]))
     return tuple([*lines, *(mitigation_advice(each, inputs.audit) for each in candidates)][:5])
+
+
+def _untried(model: str, inputs: ReportInputs, called: str) -> str:
+    """Say that mitigations should be tried, or that they cannot be where only the choices of a model are known."""
+    if any(encoder.id == model and encoder.choices_alone for encoder in inputs.encoders):
+        return f"Mitigations cannot be tried on what {called} chose: they take the model, or its embeddings."
+    return f"Try mitigations on {called}; none was tried."
 
 
 def _tried(inputs: ReportInputs) -> list[list[Tried]]:

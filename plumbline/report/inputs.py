@@ -122,6 +122,8 @@ class EncoderSummary:
         The factors of the checkpoint grid.
     labeller : bool
         True for the checkpoint that gives the automatic gender labels.
+    choices_alone : bool
+        True where no more is known of it than what it chose elsewhere: no mitigation can be tried.
     """
 
     id: str
@@ -133,6 +135,7 @@ class EncoderSummary:
     data_amount: str | None = None
     source: str | None = None
     labeller: bool = False
+    choices_alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

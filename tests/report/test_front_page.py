@@ -158,6 +158,15 @@ def test_every_number_of_the_advice_is_one_of_bias_transfer_or_of_the_scorecard(
         assert told(without_names(line, table, inputs.transfer)) <= changes | cells | counts, line
 
 
+def test_mitigations_are_advised_where_they_can_be_tried(table, inputs):
+    untried = replace(inputs, transfer=None)
+    assert any("none was tried" in line for line in front_page(table, untried, untried.reading).advice)
+    choices = replace(untried, encoders=tuple(replace(each, choices_alone=True) for each in untried.encoders))
+    front = front_page(table, choices, choices.reading)
+    assert any("cannot be tried on what" in line for line in front.advice)
+    assert not any("none was tried" in line for line in front.advice)
+
+
 def test_the_page_is_one_page(audit):
     _, _, front = audit
     assert len(front.findings) <= MOST_FINDINGS and max(map(len, (front.advice, front.audited, front.limits))) <= 5

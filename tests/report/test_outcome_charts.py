@@ -1,6 +1,7 @@
 """Charts of outcomes, Trident, labels and effects hold the data: as many marks as values, at their places."""
 
 import itertools
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -132,6 +133,8 @@ def test_label_charts(inputs):
     errors = label_errors(dataset)
     assert len(drawn(errors)) == dataset.label_errors.height
     assert values(errors, "line") == [pytest.approx(34 / 2100, rel=1e-4)]
+    unknown = replace(dataset, label_errors=dataset.label_errors.with_columns(rate=pl.lit(float("nan"))))
+    assert label_errors(unknown) is None, "nothing is drawn where no model gives labels"
     chart = balance(dataset)
     assert len(drawn(chart)) == dataset.label_shares.height == len(values(chart, "from"))
     outside = [record["of"] for record in drawn(chart) if "outside" in record["series"]]

@@ -68,6 +68,8 @@ def _share(row: Row) -> Dot:
 def label_errors(dataset: DatasetSummary) -> Chart | None:
     """Draw the error rate of the automatic gender labels by group, with intervals; the line is the overall rate."""
     errors = dataset.label_errors
+    if not errors["rate"].is_finite().any():  # without a labeller there are no automatic labels
+        return None
     names = [name for name in in_order(errors["group_by"], ("race", "gender")) if name != OVERALL]
     return dots(
         f"label-error-{dataset.id}",
