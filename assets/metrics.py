@@ -7,7 +7,7 @@ import polars as pl
 
 from assets.cells import FAMILY_VERSIONS, passed_cell
 from assets.partitions import GRID
-from assets.pictures import draw_pictures
+from assets.pictures import charts_of
 from assets.recorded import asset
 from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
@@ -49,7 +49,7 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
             lake=workspace.lake,
             frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
             report=report_link(stored.model, stored.dataset),
-            **draw_pictures(workspace, frame, asset=family.name, partition=context.partition_key),
+            **charts_of(workspace, frame, asset=family.name, partition=context.partition_key),
             seconds=seconds,
         )
 

@@ -11,7 +11,7 @@ from assets.images import stored_embeddings
 from assets.metrics import metric_settings
 from assets.mitigation_fits import read_text_fits
 from assets.partitions import GRID
-from assets.pictures import draw_pictures
+from assets.pictures import charts_of
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised, report_link
 from assets.text_mitigations import TEXT_METHODS
@@ -60,7 +60,7 @@ def mitigated_metrics(
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
         report=report_link(stored.model, stored.dataset),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
-        **draw_pictures(
+        **charts_of(
             workspace, frame, asset="mitigated_metrics", partition=context.partition_key, names=("adjustment",)
         ),
     )

@@ -5,14 +5,15 @@ import polars as pl
 
 from assets.delivery import SHOWN_DIGITS, audit_file, deliver, run_note
 from assets.findings import headline_reading
-from assets.pictures import keep_pictures
+from assets.pictures import keep_charts
 from assets.recorded import asset
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.digests import digest_json
 from plumbline.provenance.code_versions import code_version
-from plumbline.report import findings_table
+from plumbline.report import Chart, findings_table
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.front import verdict
+from plumbline.report.main_charts import charts_page
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of
@@ -37,6 +38,7 @@ _AUDIT = "audit"
         drawn,
         findings_table,
         verdict,
+        charts_page,
         shells=[
             __name__,
             "assets.delivery",
@@ -63,11 +65,10 @@ def scorecard(
     strongest = keep_findings(lake, table, card, reading)
     written = lake.write_table("scorecard", card, details={"audit_id": committed.details["audit_id"]})
     chart = drawn(card)
-    pictures = {} if chart is None else {"scorecard": chart.png}
-    files = {f"{name}.png": png for name, png in pictures.items()}
-    run = _tracked(context, workspace, committed.details["audit_id"], card, files)
+    charts = {} if chart is None else {"scorecard": chart}
+    run = _tracked(context, workspace, committed.details["audit_id"], card, charts)
     sent = deliver(context, workspace, tracking, {_AUDIT: run}, first=_AUDIT)
-    shown = keep_pictures(workspace, pictures, asset="scorecard")
+    shown = keep_charts(workspace, charts, asset="scorecard")
     asked = ("kind", "question", "title", "unit", "state", "row", "chapter")
     return materialised(
         written,
@@ -94,7 +95,7 @@ def keep_findings(lake: Lake, table: pl.DataFrame, card: pl.DataFrame, reading: 
 
 
 def _tracked(
-    context: dg.AssetExecutionContext, workspace: Workspace, audit_id: str, card: pl.DataFrame, files: dict[str, bytes]
+    context: dg.AssetExecutionContext, workspace: Workspace, audit_id: str, card: pl.DataFrame, charts: dict[str, Chart]
 ) -> TrackedCell:
     evident = card.filter(pl.col("state") == "evidence").group_by("model").len().sort("model")
     return TrackedCell(
@@ -107,5 +108,8 @@ def _tracked(
             **run_note(context, f"Audit `{audit_id[:SHOWN_DIGITS]}`", asset="scorecard", report=REPORT),
         },
         metrics={f"questions_with_evidence/{model}": float(number) for model, number in evident.iter_rows()},
-        files={"scorecard.csv": csv_bytes(card), **files},
+        files={
+            "scorecard.csv": csv_bytes(card),
+            "figures.html": charts_page(charts, title=f"Scorecard of audit {audit_id[:8]}").encode(),
+        },
     )

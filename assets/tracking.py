@@ -11,7 +11,7 @@ from assets.cells import CELL_TABLES, StoredCell, passed_cell
 from assets.delivery import SHOWN_DIGITS, audit_file, deliver, provenance_row, run_note
 from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
-from assets.pictures import read_pictures
+from assets.pictures import read_charts
 from assets.recorded import asset
 from assets.results import OWNERS, materialised, report_link
 from assets.up_to_date import require_up_to_date
@@ -19,6 +19,7 @@ from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
 from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, judged_numbers, scorecard_numbers
+from plumbline.report.main_charts import charts_page
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
 from resources.tracking import SHOWS_TAG, WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
@@ -33,10 +34,10 @@ def tracked_run(
 ) -> dg.MaterializeResult:
     """The MLflow runs of this encoder on this dataset: unmitigated, and after each mitigation.
 
-    Each has parameters, digests as tags, headline metrics and tables; the first also figures, those after a mitigation
-    its parameters and loss curves. Metrics have the same names in all runs: select two to compare. A cell whose
-    content is unchanged keeps its runs. If MLflow cannot be reached, the numbers stay in the lake and the next run of
-    the cell sends them.
+    Each has parameters, digests as tags, headline metrics and tables; the first also a page of figures, those after a
+    mitigation its parameters and loss curves. Metrics have the same names in all runs: select two to compare. A cell
+    whose content is unchanged keeps its runs. If MLflow cannot be reached, the numbers stay in the lake and the next
+    run of the cell sends them.
     """
     stored, lake = passed_cell(context, workspace), workspace.lake
     require_up_to_date(workspace, stored.partition, CELL_TABLES)
@@ -102,8 +103,8 @@ def _tracked(
     curves: Mapping[str, Any] = {}
     of_texts = True
     if condition == BEFORE:
-        pictures = read_pictures(stored.workspace, assets=CELL_TABLES, partition=stored.partition)
-        files = {f"figures/{name}.png": png for name, png in pictures.items()}
+        charts = read_charts(stored.workspace, assets=CELL_TABLES, partition=stored.partition)
+        files = {"figures.html": charts_page(charts, title=f"{model} on {dataset}").encode()}
     else:
         settings = stored.mitigations[condition]
         of_texts = METHODS[settings.method].acts_on == "texts"

@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assets.pictures import read_picture
+from assets.pictures import draw_picture
 from resources import served
 from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
@@ -46,7 +46,7 @@ def _home_pages(workspace: Workspace) -> Starlette:
         return FileResponse(workspace.report, media_type="text/html")
 
     def picture(request: Request) -> Response:
-        found = read_picture(workspace, **request.path_params)
+        found = draw_picture(workspace, **request.path_params)
         if found is None:
             raise HTTPException(404, "there is no such picture")
         return Response(found, media_type="image/png")

@@ -10,7 +10,7 @@ from plumbline.checkpoints.loading import declare_missing_operators
 LIBRARIES = (
     "mlflow.store.tracking.sqlalchemy_store",
     "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "scipy.stats",
-    "statsmodels.api", "transformers", "vl_convert",
+    "statsmodels.api", "transformers",
 )  # fmt: skip
 
 declare_missing_operators()

@@ -30,7 +30,7 @@ EXPERIMENT = "plumbline"
 CELL_TAG, FORM_TAG, WEIGHTS_TAG = "plumbline.cell", "plumbline.form", "plumbline.checkpoint_sha256"
 SHOWS_TAG = "plumbline.shows"
 """What a run shows: a `checkpoint`, a `mitigation` or an `instruction` of one, or an `audit`."""
-_FORM = "3"
+_FORM = "4"
 """What a run holds, and how it is named: one of an earlier form is replaced."""
 # Of one request: all that it may hold, and how many parameters of these.
 _MOST, _MOST_PARAMETERS = 1000, 100

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from plumbline.catalog.schema import BEFORE, Row, metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
 from plumbline.mitigations.training_rows import ImageTextPairs
+from plumbline.parts import rows_of_parts
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.clusters import cluster_wilson, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
@@ -169,7 +171,7 @@ def retrieval_rows(
         Wilson's intervals of recall and bootstrap-t intervals of gains; the captions of one image are one cluster. p of
         a gain is that of `paired_cluster_changes`.
     """
-    rows: list[Row] = []
+    parts: list[partial[list[Row]]] = []
     told: set[str] = set()
     for pairs, retrieval in retrievals:
         common: Row = {"model": model, "dataset": dataset, "event": pairs, "statistic": "estimate"}
@@ -177,25 +179,39 @@ def retrieval_rows(
         states = {} if pairs in told else {BEFORE: retrieval.before}
         told.add(pairs)
         for condition, state in (states | dict(retrieval.after)).items():
-            for at, definition, row in _each(common | {"condition": condition}, k):
-                hits, clusters = state.hits(definition, at), state.clusters(definition)
-                ends = cluster_wilson(hits, clusters, confidence=settings.confidence)
-                recall = Estimate(float(hits.mean()), *ends, n=len(state.image_to_text))
-                rows.append(row | {"metric": "retrieval_recall"} | recall.columns(few_clusters_reason(clusters)))
+            parts.append(partial(_recalls, common | {"condition": condition}, tuple(k), state, settings))
         for condition, state in retrieval.after.items():
-            for at, definition, row in _each(common | {"condition": condition}, k):
-                gain = paired_cluster_changes(
-                    retrieval.before.hits(definition, at),
-                    state.hits(definition, at),
-                    state.clusters(definition),
-                    quantile=None,
-                    resamples=settings.resamples,
-                    permutations=settings.permutations,
-                    rng=generator(settings.seed, "retrieval gain", model, dataset, pairs, condition, definition, at),
-                    confidence=settings.confidence,
-                )
-                rows.append(row | {"metric": "retrieval_recall_gain"} | gain.columns())
-    return metric_frame(rows)
+            gains = partial(_gains, common | {"condition": condition}, tuple(k), retrieval.before, state, settings)
+            parts.append(gains)
+    return metric_frame([row for rows in rows_of_parts(parts) for row in rows])
+
+
+def _recalls(common: Row, k: tuple[int, ...], state: Places, settings: MetricSettings) -> list[Row]:
+    rows = []
+    for at, definition, row in _each(common, k):
+        hits, clusters = state.hits(definition, at), state.clusters(definition)
+        ends = cluster_wilson(hits, clusters, confidence=settings.confidence)
+        recall = Estimate(float(hits.mean()), *ends, n=len(state.image_to_text))
+        rows.append(row | {"metric": "retrieval_recall"} | recall.columns(few_clusters_reason(clusters)))
+    return rows
+
+
+def _gains(common: Row, k: tuple[int, ...], before: Places, after: Places, settings: MetricSettings) -> list[Row]:
+    rows = []
+    names = [common[name] for name in ("model", "dataset", "event", "condition")]
+    for at, definition, row in _each(common, k):
+        gain = paired_cluster_changes(
+            before.hits(definition, at),
+            after.hits(definition, at),
+            after.clusters(definition),
+            quantile=None,
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            rng=generator(settings.seed, "retrieval gain", *names, definition, at),
+            confidence=settings.confidence,
+        )
+        rows.append(row | {"metric": "retrieval_recall_gain"} | gain.columns())
+    return rows
 
 
 def _each(common: Row, k: Sequence[int]) -> Iterator[tuple[int, str, Row]]:

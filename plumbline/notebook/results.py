@@ -97,9 +97,9 @@ class Audit:
 
     def charts(self) -> dict[str, alt.TopLevelMixin]:
         """Return every chart of the report that these numbers fill, by name, as Altair charts."""
-        from plumbline.report.thumbnails import charts
+        from plumbline.report.main_charts import main_charts
 
-        return {name: chart.figure for name, chart in charts(self.table, self.cell.dataset, self.reading).items()}
+        return {name: chart.figure for name, chart in main_charts(self.table, self.cell.dataset, self.reading).items()}
 
     def numbers(self) -> dict[str, float]:
         """Return the headline numbers as a flat dict, such as `max_skew/crime/crime/race`: what trackers take."""

@@ -9,7 +9,6 @@ from plumbline.report.findings import findings, findings_table
 from plumbline.report.html import render
 from plumbline.report.inputs import AbsentCell, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.reading import AuditSummary, Reading
-from plumbline.report.thumbnails import thumbnails
 
 __all__ = [
     "AbsentCell",
@@ -24,5 +23,4 @@ __all__ = [
     "findings_table",
     "headlines",
     "render",
-    "thumbnails",
 ]

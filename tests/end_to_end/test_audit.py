@@ -120,7 +120,7 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
         assert run.data.metrics and run.data.params["dataset"] == "fairface"
         assert run.data.tags["plumbline.dagster_run"] in set(provenance["dagster_run"])
         files = {item.path for item in client.list_artifacts(run.info.run_id)}
-        assert {"metrics.parquet", "metrics.csv", "figures"} <= files
+        assert {"metrics.parquet", "metrics.csv", "figures.html"} <= files
         assert "/plumbline/report.html#model=" in run.data.tags["mlflow.note.content"]
     shared = set(runs[0].data.metrics) & set(runs[1].data.metrics)
     assert any(key.startswith("max_skew") for key in shared)

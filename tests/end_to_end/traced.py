@@ -37,7 +37,7 @@ APART = {
     "plumbline.encoders.embedding:TEXT_BATCH_ROWS": "how many of them at once",
     "resources.encoders:EncoderPool.get": "loads an encoder",
     # Shown while it is computed, in Dagster's pages or beside the report; no table has it.
-    "assets.pictures:draw_pictures": "small pictures for Dagster and MLflow",
+    "assets.pictures:charts_of": "charts for Dagster and MLflow",
     "assets.progress:": "the line of progress",
     "assets.results:": "metadata of Dagster; the data version is the digest of what was stored",
     "plumbline.encoders.embedding:Embedded.counters": "how much work it was",

@@ -3,18 +3,19 @@
 import asyncio
 
 import httpx
-import polars as pl
 import pytest
 from starlette.responses import PlainTextResponse
 
-from assets.pictures import WHOLE_AUDIT, keep_pictures
+from assets.pictures import WHOLE_AUDIT, keep_charts
 from orchestration.guard import Guard
 from orchestration.home_pages import with_home_pages
+from plumbline.report import Chart
 from resources import served
 from resources.checkout import PROJECT
 from resources.tracking import Tracking
 from resources.workspace import Workspace
 
+CHART = Chart("skew", "Skew", "Of nothing.", {"data": {"values": [{"x": 1}]}, "mark": "point", "encoding": {}})
 SERVER = "http://127.0.0.1:3000"
 
 
@@ -62,11 +63,11 @@ def test_dagsters_own_pages_are_as_they_were(workspace):
 def test_a_picture_is_served_where_its_metadata_says(workspace):
     partition = "fairface|small-bazaar-3k"
     for where in (partition, WHOLE_AUDIT):
-        shown = keep_pictures(workspace, {"skew": b"png"}, asset="outcome_metrics", partition=where)["picture_skew"]
+        shown = keep_charts(workspace, {"skew": CHART}, asset="outcome_metrics", partition=where)["picture_skew"]
         assert len(shown.value) < 1000, "Dagster folds longer Markdown"
         answer = get(workspace, served.picture("outcome_metrics", where, "skew"))
         assert f"({answer.request.url.raw_path.decode()})" in shown.value
-        assert (answer.content, answer.headers["content-type"]) == (b"png", "image/png")
+        assert (answer.content, answer.headers["content-type"]) == (CHART.png, "image/png")
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,7 @@ def test_a_picture_is_served_where_its_metadata_says(workspace):
     ],
 )
 def test_nothing_else_of_the_lake_is_served(workspace, asset, partition, name):
-    table = pl.DataFrame({"name": ["skew"], "png": [b"png"]})
-    workspace.lake.write_table("pictures", table, partition="fairface|small-bazaar-3k|outcome_metrics")
+    keep_charts(workspace, {"skew": CHART}, asset="outcome_metrics", partition="fairface|small-bazaar-3k")
     assert get(workspace, served.picture(asset, partition, name)).status_code == 404
 
 

@@ -9,12 +9,13 @@ from chart_data import drawn, names, records, valid, values
 from synthetic_table import AGES, GRID, RACES, planted_truth
 
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
-from plumbline.report import Reading, thumbnails
+from plumbline.report import Reading
 from plumbline.report.charts.effects import factor_effects
 from plumbline.report.charts.labels import balance, label_errors
 from plumbline.report.charts.mitigations import adjustment, adjustments
 from plumbline.report.charts.outcomes import harm_rates, max_skew, shares
 from plumbline.report.charts.trident import gaps_by_valence, probe_rates
+from plumbline.report.main_charts import charts_page, main_charts
 from plumbline.report.numbers import number, percent
 from plumbline.report.vocabulary import group_title
 
@@ -215,7 +216,7 @@ def test_nothing_to_draw_is_none(table, effects):
     assert adjustment(empty, (), FAIRFACE, "trident", condition="logit_adjustment") is None
     assert probe_rates(empty, model="x", dataset=FAIRFACE, suite="trident") is None
     assert factor_effects(effects, Reading(), "elsewhere") is None
-    assert thumbnails(empty, dataset=FAIRFACE) == {}
+    assert main_charts(empty, FAIRFACE) == {}
 
 
 def test_the_same_rows_give_the_same_specification(table):
@@ -223,9 +224,11 @@ def test_the_same_rows_give_the_same_specification(table):
     assert first == again and first.name == "skew-planted-fairface"
 
 
-def test_thumbnails_are_small_pngs_and_repeat(table):
-    made = thumbnails(table, dataset=FAIRFACE, model=MODELS[0], names=("trident", "harm", "captions"))
+def test_main_charts_are_small_pngs_and_a_page(table):
+    made = main_charts(table.filter(model=MODELS[0]), FAIRFACE, names=("trident", "harm", "captions"))
     assert list(made) == ["trident", "harm"]
-    assert all(image.startswith(b"\x89PNG") and len(image) < 30_000 for image in made.values())
-    harm = thumbnails(table.filter(pl.col("metric") == "harm_rate"), dataset=FAIRFACE, names=("harm", "skew"))
+    assert all(chart.png.startswith(b"\x89PNG") and len(chart.png) < 30_000 for chart in made.values())
+    page = charts_page(made, title="a <b> cell")
+    assert "a &lt;b&gt; cell" in page and page.count("data-chart=") == 2 and 'id="library"' in page
+    harm = main_charts(table.filter(pl.col("metric") == "harm_rate"), FAIRFACE, names=("harm", "skew"))
     assert harm.keys() == {"harm"} and harm != {"harm": made["harm"]}

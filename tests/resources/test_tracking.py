@@ -24,7 +24,7 @@ CELL = TrackedCell(
     parameters={f"p{i}": "v" for i in range(120)},
     tags={"plumbline.dagster_run": "r1"},
     metrics={f"max_skew/{i}": float(i) for i in range(1200)},
-    files={"metrics.csv": b"a,b\n", "figures/skew.png": b"png"},
+    files={"metrics.csv": b"a,b\n", "figures/skew.csv": b"c\n"},
 )
 
 

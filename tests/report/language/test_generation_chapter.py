@@ -7,8 +7,8 @@ from chart_data import drawn, names
 from synthetic_language import FACES, MODELS, OFFLINE, PROMPTS, REAL, language_inputs, language_table  # fmt: skip
 
 from plumbline.catalog.schema import metric_frame
-from plumbline.report import thumbnails
 from plumbline.report.charts.language import max_scores
+from plumbline.report.main_charts import main_charts
 from plumbline.report.method import undefined_listing
 from plumbline.report.rows import where
 
@@ -94,7 +94,7 @@ def test_one_model_has_its_prompts_as_rows():
 
 
 def test_a_small_picture_and_the_undefined_values_of_one_model(table):
-    made = thumbnails(table, dataset=FACES, model="llava", names=("max_toxicity",))
-    assert made["max_toxicity"].startswith(b"\x89PNG") and thumbnails(table, dataset="x", names=("max_toxicity",)) == {}
+    made = main_charts(table.filter(model="llava"), FACES, names=("max_toxicity",))
+    assert made["max_toxicity"].png.startswith(b"\x89PNG") and main_charts(table, "x", names=("max_toxicity",)) == {}
     undefined = undefined_listing(table)
     assert any("Black_woman · salary" in row[4] for row in undefined.rows)
