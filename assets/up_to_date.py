@@ -94,7 +94,7 @@ class Present:
     """
 
     def __init__(self, workspace: Workspace, *, forced: Collection[str] = (), sources: "Present | None" = None) -> None:
-        self.workspace, self._forced = workspace, frozenset(forced)
+        self.workspace, self._forced = workspace.at_once(), frozenset(forced)
         kept = {} if sources is None else sources._seen
         self._seen: dict[str, Any] = {key: value for key, value in kept.items() if key.startswith(_KEPT)}
         self._changes: dict[tuple[str, str], list[str]] = {}
@@ -125,6 +125,18 @@ class Present:
         yield from (f"{name} is not there as it was stored" for name in lost)
         changed = [read for read, value in build.inputs.items() if self.value(read) != value]
         yield from dict.fromkeys(self._described(read, build.inputs[read]) for read in changed)
+
+    def other_prompts(self, asset: str, partition: str) -> bool:
+        """Return whether a result is out of date for other prompts of suites, which it names, and for nothing else."""
+        build = read_build(self.workspace.lake, asset, partition)
+        if build is None:
+            return False
+        changed = [read for read, value in build.inputs.items() if self.value(read) != value]
+        read = [json.loads(each) for each in changed]
+        suites = {each[1] for each in read if each[0] == "suite"}
+        prompts = all(kind == "suite" or (kind == "embedded_prompts" and of[-1] in suites) for kind, *of in read)
+        reasons = {self._described(each, build.inputs[each]) for each in changed}
+        return bool(suites) and prompts and reasons == set(self.changes(asset, partition))
 
     def value(self, read: str) -> Any:
         """Return what is there now of something that was read; a text that nothing else is where it cannot be found."""

@@ -292,6 +292,7 @@ class AuditRun:
         if done.undelivered:
             self.outcome.undelivered.append(str(item.key))
         if done.failure is not None:
+            self._plan.look_again()
             self._left.append(item)
             self._failed(item.step, done.failure)
         for warning in done.warnings:

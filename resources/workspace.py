@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from plumbline.errors import ConfigError
 from plumbline.generators.backend import Decoding
 from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
-from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record
+from plumbline.storage.lake import AuditRecord, RecordedLake, SeenLake, named_audit, read_record
 from plumbline.world.folders import PLANTED, ensure
 from resources.checkout import PROJECT, from_checkout
 from resources.endpoints import changed_endpoint
@@ -93,6 +93,10 @@ class Workspace:
     def of_audit(self, audit: str) -> Workspace:
         """Return the workspace as it was for a recorded audit: its id, its start, `newest` or `newest~1`."""
         return replace(self, past=read_record(self.lake, named_audit(self.lake, audit)))
+
+    def at_once(self) -> Workspace:
+        """Return the workspace at one moment: audit file and manifests are read once, to look many things up."""
+        return self if self.past is not None else _SeenWorkspace(self.audit_path, self.home)
 
     @property
     def audit(self) -> Audit:
@@ -393,3 +397,13 @@ class Workspace:
                 expected=f"a file at {path_in_checkout}: relative paths start at the checkout",
             )
         return path_in_checkout
+
+
+class _SeenWorkspace(Workspace):
+    @cached_property
+    def audit(self) -> Audit:
+        return super().audit
+
+    @cached_property
+    def lake(self) -> Lake:
+        return SeenLake(self._storage_root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +369,21 @@ class RecordedLake(Lake):
 
     def _write(self, name: str, *_: object, **__: object) -> Committed:
         raise StorageError("an audit of the past is not written to", where=self.record.audit_id, found=name)
+
+
+@dataclass(frozen=True)
+class SeenLake(Lake):
+    """The lake at one moment: each manifest is read once."""
+
+    _seen: dict[tuple[str, str], Committed | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def committed(self, name: str, *, partition: str = "") -> Committed | None:
+        """Return the manifest of a partition as it was first read, or None where nothing was committed."""
+        if (name, partition) not in self._seen:
+            self._seen[name, partition] = super().committed(name, partition=partition)
+        found = self._seen[name, partition]
+        note("stored", name, partition, value=None if found is None else found.version)
+        return found
 
 
 def write_record(
