@@ -198,7 +198,7 @@ def _recalls(common: Row, k: tuple[int, ...], state: Places, settings: MetricSet
 
 def _gains(common: Row, k: tuple[int, ...], before: Places, after: Places, settings: MetricSettings) -> list[Row]:
     rows = []
-    names = [common[name] for name in ("model", "dataset", "event", "condition")]
+    names = [str(common[name]) for name in ("model", "dataset", "event", "condition")]
     for at, definition, row in _each(common, k):
         gain = paired_cluster_changes(
             before.hits(definition, at),
