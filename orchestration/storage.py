@@ -77,6 +77,7 @@ class EventLogs(SqliteEventLogStorage):
         self._databases, self._ready = _Databases(), set[str]()
         self._empty: bytes | None = None
         self._present: dict[tuple[str, str], float] = {}
+        self._tables: set[str] = set()
         super().__init__(base_dir)
 
     def run_connection(self, run_id: str | None = None) -> Any:
@@ -111,6 +112,12 @@ class EventLogs(SqliteEventLogStorage):
             if new and not path.with_name(f"{path.name}-wal").exists():
                 self._empty = path.read_bytes()
 
+    def has_table(self, table_name: str) -> bool:
+        """Say whether the database of assets has a table; one that was found stays. Dagster asks for each event."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
+
     def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
         """Say whether there is a partition; one that was found is believed to stay for some seconds."""
         key, now = (partitions_def_name, partition_key), time.monotonic()
@@ -131,6 +138,7 @@ class EventLogs(SqliteEventLogStorage):
         self._databases.close()
         self._ready.clear()
         self._present.clear()
+        self._tables.clear()
         super().wipe()
 
     def dispose(self) -> None:

@@ -6,7 +6,8 @@ responses of the cell changed. Such a result is reported as materialised, with t
 both agree.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
+from functools import cache
 
 import dagster as dg
 from dagster import EventLogRecord
@@ -48,10 +49,11 @@ def report_unchanged(
     """
     reported, known = [], _Known(instance)
     for asset in assets:
-        build, key = read_build(lake, asset, partition or ""), dg.AssetKey(asset)
-        if build is None or (asset, partition or "") in anew:
+        one, key = (asset, partition or ""), dg.AssetKey(asset)
+        if one in anew or not any(concerns(graph, *one, other) for other in anew):
             continue
-        if not any(concerns(graph, asset, partition or "", other) for other in anew):
+        build = read_build(lake, *one)
+        if build is None:
             continue
         inputs = _inputs(known, graph, key, partition)
         if inputs.items() <= known.told(key, partition).items():
@@ -99,10 +101,15 @@ class _Known:
 def concerns(graph: AssetGraph, asset: str, partition: str, other: tuple[str, str]) -> bool:
     """Return whether a result is computed, directly or not, from a partition of something else."""
     key, source = dg.AssetKey(asset), dg.AssetKey(other[0])
-    if source not in graph.get_ancestor_asset_keys(key):
+    if source not in _ancestors(graph, key):
         return False
     mine = _parts(graph, key, partition)
     return all(mine.get(name, value) == value for name, value in _parts(graph, source, other[1]).items())
+
+
+@cache  # Dagster walks the graph each time, and every result is asked about everything that was made anew
+def _ancestors(graph: AssetGraph, key: dg.AssetKey) -> Set[dg.AssetKey]:
+    return graph.get_ancestor_asset_keys(key)
 
 
 def _parts(graph: AssetGraph, key: dg.AssetKey, partition: str) -> dict[str, str]:
