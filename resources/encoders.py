@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from importlib.metadata import version
 from typing import Any
 
 from plumbline.checkpoints.device import Placement
@@ -13,6 +12,7 @@ from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError
 from plumbline.images.decoding import DECODING_VERSION
 from plumbline.recording import unrecorded
+from plumbline.version import library_version
 from resources.workspace import Workspace
 
 _LIBRARIES = ("torch", "transformers", "open_clip_torch", "pillow")
@@ -76,5 +76,5 @@ def encoder_runtime(workspace: Workspace, encoder: str) -> list[Any]:
     with unrecorded():
         audit, family = workspace.audit, FAMILIES[workspace.checkpoint(encoder).family]
         placement = Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
-    libraries = [version(name) for name in _LIBRARIES]
+    libraries = [library_version(name) for name in _LIBRARIES]
     return [family.version, DECODING_VERSION, placement.dtype, placement.device_kind, placement.compiled, *libraries]

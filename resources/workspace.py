@@ -47,6 +47,11 @@ def _settings(text: str) -> Audit:
     return Audit.model_validate_json(text)
 
 
+@lru_cache(maxsize=8)
+def _local_root(folder: Path) -> UPath:
+    return UPath(folder)
+
+
 def _as_it_was(record: AuditRecord) -> Audit:
     """Return the audit file of a recorded audit; a later version of Plumbline may refuse it."""
     try:
@@ -154,7 +159,7 @@ class Workspace:
         if root and "://" in root:
             # Another process or machine writes there too: what was listed once is not the truth.
             return UPath(root, use_listings_cache=False)
-        return UPath(self.home / "lake" if root is None else from_checkout(root))
+        return _local_root(self.home / "lake" if root is None else from_checkout(root))
 
     @property
     def identities(self) -> Path:

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from plumbline.checkpoints.folders import file_digest, model_files
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.storage.files import commit_bytes
+from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
@@ -262,7 +262,7 @@ def require_sizes(
     """
     held = {name: shape for path in weights for name, shape in _sizes_in(path).items()}
     settings = {path.name: file_digest(path) for path in model_files(folder)}
-    found_before = kept / digest_json([held, settings, {name: version(name) for name in _LIBRARIES}])
+    found_before = kept / digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
     if found_before.is_file():
         expected: Sizes = json.loads(found_before.read_text("utf-8"))
     else:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
 from plumbline.images.decoding import decode, plain_jpeg_size, read_recorded_image
 from plumbline.storage import ShardCache
+from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
@@ -204,9 +204,8 @@ class FastDecoder:
         self._crop: Crop = encoder.crop
         self._encoder, self._own_way = encoder, with_pillow(encoder)
         self._corners: dict[tuple[int, int], tuple[int, int]] = {}
-        self.name = (
-            f"simplejpeg-{version('simplejpeg')}/torch-{version('torch').split('+')[0]}/{encoder.identity.decoder}"
-        )
+        torch_version = library_version("torch").split("+")[0]
+        self.name = f"simplejpeg-{library_version('simplejpeg')}/torch-{torch_version}/{encoder.identity.decoder}"
 
     def __call__(self, data: bytes) -> torch.Tensor:
         """Return (3, h, w) uint8 pixels; raises ImageRejected where Pillow's way does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from plumbline.encoders.encoder import Crop, EncoderIdentity
 from plumbline.encoders.families import find_family
 from plumbline.errors import EncodingError
 from plumbline.images.decoding import DECODING_VERSION
+from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ class TorchEncoder:
             weights=files.digest,
             processor=digest_json({"family": files.family, "adapter": find_family(files.family).version, **processor}),
             backend=_backend(library, placement, attention),
-            decoder=f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}",
+            decoder=f"pillow-{library_version('pillow')}/plumbline-{DECODING_VERSION}",
             dtype=placement.dtype,
         )
 
@@ -162,8 +162,8 @@ def as_rows(rows: torch.Tensor) -> NDArray[np.float32]:
 def _backend(library: str, placement: Placement, attention: str | None) -> str:
     name = library.removesuffix("_torch")
     parts = [
-        f"{name}-{version(library)}",
-        f"torch-{version('torch').split('+')[0]}",
+        f"{name}-{library_version(library)}",
+        f"torch-{library_version('torch').split('+')[0]}",
         placement.device_kind,
         *([f"attention-{attention}"] if attention else []),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -17,6 +16,7 @@ from plumbline.encoders.encoder import Crop
 from plumbline.encoders.text_lengths import TokenCounter
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
+from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +105,7 @@ class ImageProcessor:
             "own": options,
             "joined": self._defaults,
         }
-        return {**settings, "scipy": version("scipy")} if self._rescaled_first else settings
+        return {**settings, "scipy": library_version("scipy")} if self._rescaled_first else settings
 
     def _option(self, name: str, default: Any = None) -> Any:
         return self._defaults.get(name, getattr(self._images, name, default))
@@ -220,7 +220,7 @@ class TransformersEncoder(TorchEncoder):
             processor={
                 "image": self._images.settings(),
                 "text": {"class": type(tokenizer).__name__, "padded_to": self.padded_to},
-                "tokenizers": version("tokenizers"),
+                "tokenizers": library_version("tokenizers"),
             },
             normalisation=self._images.normalisation,
             crop=self._images.crop,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT
 from plumbline.generators.folders import GeneratorFiles, class_of_model
 from plumbline.generators.prompt_format import TURN_ENDS, Conversation, format_of
 from plumbline.images.decoding import DECODING_VERSION
+from plumbline.version import library_version
 
 ATTENTION = "sdpa"
 # What older versions of transformers saved beside the weights, and newer ones compute.
@@ -166,7 +166,7 @@ def identity_of(files: GeneratorFiles, placement: Placement, inputs: Inputs, *, 
         "libraries": library_versions(),
     }
     if files.sees:
-        parts["decoder"] = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
+        parts["decoder"] = f"pillow-{library_version('pillow')}/plumbline-{DECODING_VERSION}"
     if inputs.images is not None:
         parts["images"] = inputs.images.settings()
     return digest_json(parts)
@@ -174,7 +174,7 @@ def identity_of(files: GeneratorFiles, placement: Placement, inputs: Inputs, *, 
 
 def library_versions() -> dict[str, str]:
     """Return the versions of the libraries that decide what a model answers."""
-    return {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")}
+    return {name: library_version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")}
 
 
 # The identity from a model's files alone: a plan must not wait for billions of weights.

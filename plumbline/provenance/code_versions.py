@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from upath import UPath
 
 from plumbline.digests import digest_bytes, digest_file, digest_json
 from plumbline.storage.files import commit_bytes
+from plumbline.version import library_version
 
 PACKAGE = Path(__file__).parents[1]
 _ROOT = PACKAGE.name
@@ -241,6 +242,6 @@ def _library(name: str) -> dict[str, str]:
     if distribution is None:
         return {}
     try:
-        return {distribution: version(distribution)}
+        return {distribution: library_version(distribution)}
     except PackageNotFoundError:
         return {distribution: "not installed"}

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -26,6 +25,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.batching import OomRetry
 from plumbline.errors import CheckpointError, ConfigError, EncodingError, ScoringError
 from plumbline.scorers.scorer import Scored, ScorerSettings
+from plumbline.version import library_version
 
 if TYPE_CHECKING:
     from plumbline.scorers.scorer import Scorer
@@ -402,7 +402,9 @@ class ClassifierScorer:
             "dtype": self._dtype,
             "device": placement.device_kind,
             "attention": str(self._model.config._attn_implementation),
-            "libraries": {name: version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")},
+            "libraries": {
+                name: library_version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")
+            },
         }
 
     def _tokenised(self, texts: Sequence[str]) -> Iterator[tuple[int, _Tokens]]:

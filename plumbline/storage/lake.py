@@ -81,7 +81,11 @@ class Lake:
 
     def folder(self, name: str, partition: str = "") -> UPath:
         """Return where a partition of a named thing lives; the `|` of grid keys becomes a folder."""
-        return self.root.joinpath(name, *(part for part in partition.split("|") if part))
+        return self._place(name, partition)
+
+    def _place(self, name: str, partition: str, *below: str) -> UPath:
+        # In one call: a path of universal_pathlib takes as long to make as a small file to read.
+        return self.root.joinpath(name, *(part for part in partition.split("|") if part), *below)
 
     def write_table(
         self,
@@ -181,7 +185,7 @@ class Lake:
 
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
-        manifest = self.folder(name, partition) / "manifest.json"
+        manifest = self._place(name, partition, "manifest.json")
         try:
             content = json.loads(manifest.read_text("utf-8"))
             if content.pop("schema") != MANIFEST_SCHEMA:

@@ -123,7 +123,7 @@ def test_a_new_library_or_python_moves_it(monkeypatch):
     assert code_version(max_skew) != before
     monkeypatch.undo()
     code_versions._library.cache_clear()
-    monkeypatch.setattr(code_versions, "version", lambda _: "99")
+    monkeypatch.setattr(code_versions, "library_version", lambda _: "99")
     assert code_version(max_skew) != before
     code_versions._library.cache_clear()
 
