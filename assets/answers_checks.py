@@ -12,7 +12,7 @@ import polars as pl
 from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
-from plumbline.language.detection import not_english
+from plumbline.language.tokens import not_english
 from plumbline.provenance.code_versions import code_version
 from resources.quality import Quality
 from resources.workspace import Workspace

@@ -10,8 +10,7 @@ from assets.partitions import LVLMS
 from assets.recorded import asset
 from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
-from plumbline.language.cell import LanguageSettings
-from plumbline.language.family import LanguageFamily
+from plumbline.language.cell import LanguageFamily, LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from resources.lvlms import judge_of
 from resources.workspace import Workspace

@@ -23,7 +23,7 @@ from plumbline.encoders.stored_predictions import PredictionTable
 from plumbline.errors import PlumblineError
 from plumbline.generators.backend import Asked, Question, Subject
 from plumbline.generators.stored_answers import StoredAnswers, StoredAnswersSettings
-from plumbline.mitigations.artefacts import read_artefact
+from plumbline.mitigations.text_mitigations import read_artefact
 
 CRIME = load_suite("crime")
 PATHS = ["a.jpg", "b.jpg", "c.jpg"]

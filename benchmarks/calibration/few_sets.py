@@ -11,8 +11,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from benchmarks.calibration.blocks import Block, Cell, Drawn
-from plumbline.statistics.cluster_bootstrap import cluster_summaries
-from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.cluster_bootstrap import cluster_summaries, paired_cluster_changes
 from plumbline.statistics.clusters import cluster_wilson
 from plumbline.statistics.estimates import Estimate
 

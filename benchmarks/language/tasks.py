@@ -12,9 +12,9 @@ from benchmarks.language.peers import by_pandas, by_scikit_learn
 from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.counting import count_words, text_batches
 from plumbline.language.max_toxicity import compute_max_toxicity
 from plumbline.language.refusals import refusals_and_lengths_result
+from plumbline.language.tokens import count_words, text_batches
 from plumbline.language.words import words_result
 
 FEW_RESAMPLES = 20

@@ -12,7 +12,7 @@ import polars as pl
 
 from benchmarks.statistics.contest import Peer, Row, timed
 from benchmarks.statistics.memory import in_a_process, peak_mib
-from plumbline.language.counting import count_words, text_batches
+from plumbline.language.tokens import count_words, text_batches
 
 TEXTS, WORDS_OF_A_TEXT, PARTITIONS = 50_000, 100, 5
 VOCABULARY, GROUPS = 18_000, 14

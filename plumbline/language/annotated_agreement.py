@@ -14,9 +14,8 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import ALL_MODELS, NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.annotation_sheets import SheetLabels, sheet_labels, with_score, word_id
 from plumbline.language.answers import answer_row, known_answers, parts
-from plumbline.language.cell import LanguageCell, LanguageSettings, stereotypes
-from plumbline.language.counting import count_words, text_batches
-from plumbline.language.family import LanguageResult
+from plumbline.language.cell import LanguageCell, LanguageResult, LanguageSettings, stereotypes
+from plumbline.language.tokens import count_words, text_batches
 from plumbline.language.user_files import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
 from plumbline.metrics.family import Family
 from plumbline.reasons import Reasons, joined, reason

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reason, reason
-from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.cluster_bootstrap import paired_cluster_changes
 
 UNIT = pl.format(
     "{}/{}",
@@ -172,7 +172,7 @@ def paired_change_row(
     -------
     Row
         `row` with after - before, its interval and p by whole sets, and n, the sets with pairs; see
-        `plumbline.statistics.cluster_changes`.
+        `plumbline.statistics.cluster_bootstrap`.
     """
     pairs = matched.drop_nulls([f"{column}_before", column])
     before, after = (pairs[name].to_numpy() for name in (f"{column}_before", column))

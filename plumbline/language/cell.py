@@ -1,4 +1,4 @@
-"""A judge of stereotypes: another language model that picks them from a group's words."""
+"""What language metrics are computed from, answers about a dataset, and what a family returns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 
 from plumbline.catalog.prompts import group_in_words
 from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
+from plumbline.metrics.family import Family
 from plumbline.statistics.bootstrap import DrawSettings
 from plumbline.statistics.seeds import generator
 
@@ -132,3 +133,26 @@ class LanguageCell:
     expected: pl.DataFrame
     scorers: Mapping[str, bool] = field(default_factory=dict)
     base_llm: LanguageCell | None = None
+
+
+# --- The result type of the families of language metrics.
+
+
+@dataclass(frozen=True)
+class LanguageResult:
+    """Rows and further tables of a family.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        Metric rows in the schema of `plumbline.catalog.schema`.
+    tables : mapping of str to DataFrame
+        Further tables by name, such as the words of every group; each in the schema that the family declares.
+    """
+
+    rows: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+
+LanguageFamily = Family[LanguageCell, LanguageSettings, LanguageResult]
+"""A family of language metrics: of the answers of one generative model."""

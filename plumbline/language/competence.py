@@ -17,8 +17,7 @@ from plumbline.catalog.files import data_text
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.catalog.word_lists import stop_words
 from plumbline.language.answers import answer_row, values_by_question
-from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import LanguageResult
+from plumbline.language.cell import LanguageCell, LanguageResult, LanguageSettings
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.tokens import words_of
 from plumbline.language.user_files import read_dictionaries

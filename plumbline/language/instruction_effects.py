@@ -9,8 +9,7 @@ import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import UNIT, answer_row, paired_change_row, parts, questions, with_counterparts
-from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import LanguageResult
+from plumbline.language.cell import LanguageCell, LanguageResult, LanguageSettings
 from plumbline.language.max_toxicity import MAX_METRICS, set_spreads, spread_change_rows
 from plumbline.language.refusals import REFUSED
 from plumbline.language.scored_answers import every_question
@@ -35,7 +34,7 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
 
     Source: Howard et al., 5.2 and Tables 4 and 18 to 20, which subtract without pairing and give no interval. Here the
     same sets × seeds, complete under both, are compared, and the reason says how many were so under one only; negative:
-    less under the instruction. Interval and p are by whole sets (`plumbline.statistics.cluster_changes`); n: sets
+    less under the instruction. Interval and p are by whole sets (`plumbline.statistics.cluster_bootstrap`); n: sets
     of pairs.
     """
     rows: list[Row] = []

@@ -12,8 +12,7 @@ from plumbline.catalog.files import data_yaml
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.language.answers import values_by_question
-from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import LanguageResult
+from plumbline.language.cell import LanguageCell, LanguageResult, LanguageSettings
 from plumbline.language.group_values import by_groups
 from plumbline.language.tokens import word_number
 from plumbline.metrics.family import Family

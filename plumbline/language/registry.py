@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from plumbline.language.annotated_agreement import ANNOTATED_AGREEMENT
-from plumbline.language.base_llm import BASE_LLM
+from plumbline.language.cell import LanguageFamily
 from plumbline.language.competence import COMPETENCE_FAMILY
-from plumbline.language.family import LanguageFamily
 from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
-from plumbline.language.max_toxicity import MAX_TOXICITY
+from plumbline.language.max_toxicity import BASE_LLM, MAX_TOXICITY
 from plumbline.language.ratings_and_salaries import RATINGS
 from plumbline.language.refusals import REFUSALS_AND_LENGTHS
 from plumbline.language.words import WORDS

@@ -14,8 +14,8 @@ import polars as pl
 from plumbline.catalog.schema import NO_INSTRUCTION, Row
 from plumbline.language.answers import NAME, UNIT, answer_row
 from plumbline.language.cell import LanguageCell
-from plumbline.language.counting import text_batches
 from plumbline.language.refusals import REFUSED
+from plumbline.language.tokens import text_batches
 
 OF_SCORES = ("dataset", "attribute", "scorer", "scored")
 """Names the scores that are compared with each other."""

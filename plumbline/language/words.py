@@ -18,13 +18,12 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, Schema, metric_frame
 from plumbline.catalog.word_lists import stop_words
 from plumbline.language.answers import UNIT, answer_row, known_answers
-from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
-from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
-from plumbline.language.family import LanguageResult
+from plumbline.language.cell import Judge, LanguageCell, LanguageResult, LanguageSettings, stereotypes
+from plumbline.language.tokens import Occurrences, count_occurrences, count_words, text_batches
 from plumbline.metrics.family import Family
 from plumbline.reasons import decode, encode, in_words, joined, reason
 from plumbline.statistics.clusters import cluster_count_reason
-from plumbline.statistics.counts import shares
+from plumbline.statistics.groups import shares
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.seeds import generator
 

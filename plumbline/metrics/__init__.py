@@ -2,7 +2,7 @@
 
 from plumbline.metrics.associations import Association, Associations, sc_weat, weat
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.confounds.slopes import (
+from plumbline.metrics.confounds import (
     ChangeComparison,
     Coefficient,
     ConfoundFit,
@@ -16,9 +16,9 @@ from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportun
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.markedness import markedness, markedness_gap
 from plumbline.metrics.outcomes import OutcomeProportions, harm_rate, outcome_proportions
+from plumbline.metrics.perception import valence_correlation
 from plumbline.metrics.rankings.ndkl import ndkl
 from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
-from plumbline.metrics.robustness.bias_size import HarmByBiasSize, harm_by_bias_size
 from plumbline.metrics.robustness.directional_bias import (
     DirectionalBias,
     IntraSetCosine,
@@ -28,10 +28,10 @@ from plumbline.metrics.robustness.directional_bias import (
     intra_set_cosine,
     template_shift,
 )
+from plumbline.metrics.robustness.rows import HarmByBiasSize, harm_by_bias_size
 from plumbline.metrics.robustness.template_agreement import rank_agreement
 from plumbline.metrics.text_space import ValenceGeometry, valence_geometry
 from plumbline.metrics.trident.scores import TridentScores, normalise_probe_rates, probe_rate_gap, trident_scores
-from plumbline.metrics.valence_correlation import valence_correlation
 from plumbline.statistics.estimates import Estimate, EstimateArray
 
 __all__ = [

@@ -23,8 +23,7 @@ from plumbline.metrics.cell import Cell, CellName, RowPart, base_row, compute_ro
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.inputs import as_generator
 from plumbline.metrics.markedness import markedness_parts
-from plumbline.metrics.perception import Perception, perception_of
-from plumbline.metrics.valence_correlation import correlation_rows
+from plumbline.metrics.perception import Perception, correlation_rows, perception_of
 from plumbline.reasons import Reasons, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray

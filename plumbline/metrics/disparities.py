@@ -21,9 +21,8 @@ from plumbline.reasons import Reason, Reasons, empty_groups_reason, joined, reas
 from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_tables, few_clusters_reason, jackknife_clusters, resample_clusters
-from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.groups import Groups
+from plumbline.statistics.groups import Groups, count_table, shares
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import Disparity, LevelErrors, Levels, Scale, estimate_disparity, level_errors
 from plumbline.statistics.permutation import permute_tables

@@ -29,9 +29,8 @@ from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
-from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.groups import Groups, attribute_groups, label_codes
+from plumbline.statistics.groups import Groups, attribute_groups, label_codes, shares
 from plumbline.statistics.maxima import Disparity
 from plumbline.statistics.permutation import permute_strata
 

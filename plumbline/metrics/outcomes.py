@@ -32,9 +32,8 @@ from plumbline.metrics.inputs import as_labels, is_event
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
-from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.groups import Groups, attribute_groups, label_codes
+from plumbline.statistics.groups import Groups, attribute_groups, count_table, label_codes, shares
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_strata
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.associations import ASSOCIATIONS
-from plumbline.metrics.confounds.rows import CONFOUNDS
+from plumbline.metrics.confounds import CONFOUNDS
 from plumbline.metrics.evidence import add_equivalence, add_power
 from plumbline.metrics.family import (
     ImageFamily,
@@ -22,10 +22,9 @@ from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
 from plumbline.metrics.robustness.template_agreement import template_agreement
-from plumbline.metrics.sanity import SANITY
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
-from plumbline.metrics.utility import UTILITY
+from plumbline.metrics.zero_shot import SANITY, UTILITY
 from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
 FAMILIES: dict[str, ImageFamily] = families_by_name(

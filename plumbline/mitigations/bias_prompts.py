@@ -15,9 +15,8 @@ from pydantic import Field
 from plumbline.catalog.word_lists import AttributeTexts, attribute_texts
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
-from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings, read_artefact
 
 if TYPE_CHECKING:
     from plumbline.encoders.encoder import DualEncoder

@@ -22,9 +22,13 @@ from plumbline.digests import digest_bytes, digest_json, digest_sequence
 from plumbline.encoders.encoder import PromptedEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import EncodingError, MetricError
-from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
+from plumbline.mitigations.text_mitigations import (
+    FitContext,
+    FittedMitigation,
+    TrainedMitigationSettings,
+    read_artefact,
+)
 from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import ImageTextPairs, TrainingRows
 from plumbline.statistics.seeds import generator

@@ -20,7 +20,7 @@ from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
 from plumbline.mitigations.training_rows import ImageTextPairs
 from plumbline.parts import rows_of_parts
-from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.cluster_bootstrap import paired_cluster_changes
 from plumbline.statistics.clusters import cluster_wilson, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.seeds import generator

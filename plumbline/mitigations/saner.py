@@ -24,9 +24,13 @@ from plumbline.digests import digest_bytes, digest_json, digest_sequence
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
-from plumbline.mitigations.artefacts import read_artefact
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TrainedMitigationSettings
+from plumbline.mitigations.text_mitigations import (
+    FitContext,
+    FittedMitigation,
+    TrainedMitigationSettings,
+    read_artefact,
+)
 from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import TrainingRows
 from plumbline.statistics.seeds import generator

@@ -23,8 +23,7 @@ from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.metrics.registry import FAMILIES
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, jackknife_clusters
-from plumbline.statistics.counts import shares
-from plumbline.statistics.groups import Groups, attribute_groups
+from plumbline.statistics.groups import Groups, attribute_groups, shares
 
 MOST_TOLD = 8
 MOST_IMAGES = 6

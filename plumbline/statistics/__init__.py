@@ -1,8 +1,8 @@
 """Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
 
 from plumbline.statistics.bootstrap import jackknife_tables, resample_tables
-from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.groups import count_table
 from plumbline.statistics.intervals import bca, percentile, wilson
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import Disparity, estimate_disparity

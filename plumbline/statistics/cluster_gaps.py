@@ -12,8 +12,8 @@ from plumbline.errors import MetricError
 from plumbline.reasons import joined, reason
 from plumbline.statistics.cluster_bootstrap import ClusterSeries, group_series, of_clusters, undefined
 from plumbline.statistics.cluster_permutation import ClusterPermutation, relabelling_reason
-from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.groups import shares
 from plumbline.statistics.maxima import Scale, Spread, beyond_chance, bias_reason, deviation_ci, max_min_ci
 from plumbline.statistics.permutation import p_value
 from plumbline.statistics.power import detectable_gap

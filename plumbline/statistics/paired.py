@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.groups import count_table
 from plumbline.statistics.jackknife import Jackknife
 
 # Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.

@@ -18,7 +18,7 @@ from plumbline.encoders.stored_predictions import PredictionTable, require_same_
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.sanity import sanity_rows
+from plumbline.metrics.zero_shot import sanity_rows
 
 CRIME, POOLED = load_suite("crime"), load_suite("crime_pooled")
 RECORDS = pl.DataFrame({"path": ["a.jpg", "b.jpg", "c.jpg"], "image_id": ["1" * 64, "2" * 64, "3" * 64]})

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scored_worlds import GROUPS, answers_to, cell_of, images_of_sets, scored_world, scores_of
 
-from plumbline.language.base_llm import BASE_LLM
 from plumbline.language.cell import LanguageSettings
+from plumbline.language.max_toxicity import BASE_LLM
 
 SETTINGS = LanguageSettings(resamples=300, permutations=300)
 

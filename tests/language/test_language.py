@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.prompts import prompt_ids, render
-from plumbline.language.detection import not_english
+from plumbline.language.tokens import not_english
 
 PROSE = {
     "english": (

@@ -7,8 +7,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.language.counting import count_occurrences, text_batches
-from plumbline.language.tokens import whitespace_tokens, word_number, words_of
+from plumbline.language.tokens import count_occurrences, text_batches, whitespace_tokens, word_number, words_of
 
 WORDS = ["kind", "well-known", "isn't", "tall"]
 PIECES = ["Kind", "kind,", "tall/kind", "well-known.", "isn\u2019t", "--", "", "kind\nkind", "old", "12"]

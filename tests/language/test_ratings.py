@@ -10,9 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.digests import digest_json
-from plumbline.language.numbers import Unreadable, number_patterns, plainly, read_column, with_digits
-from plumbline.language.ratings import rating_of, read_rating
-from plumbline.language.salaries import read_salary, salary_of
+from plumbline.language.ratings_and_salaries import (
+    Unreadable,
+    number_patterns,
+    plainly,
+    rating_of,
+    read_column,
+    read_rating,
+    read_salary,
+    salary_of,
+    with_digits,
+)
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "ratings.json").read_text("utf-8"))
 READ = {"rating": rating_of, "salary": salary_of}

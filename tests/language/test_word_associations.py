@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.language.counting import count_words
+from plumbline.language.tokens import count_words
 from plumbline.language.words import word_associations
 from plumbline.reasons import encode, reason
 

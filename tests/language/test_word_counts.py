@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.language.counting import count_words, text_batches
-from plumbline.language.tokens import words_of
+from plumbline.language.tokens import count_words, text_batches, words_of
 
 
 def words(text):

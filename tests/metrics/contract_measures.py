@@ -36,8 +36,7 @@ from plumbline.metrics import (
     valence_geometry,
     weat,
 )
-from plumbline.metrics.sanity import wording_agreement, zero_shot_accuracy
-from plumbline.metrics.utility import class_ranks, zero_shot_recognition
+from plumbline.metrics.zero_shot import class_ranks, wording_agreement, zero_shot_accuracy, zero_shot_recognition
 
 
 def proportions(responses, groups, g):

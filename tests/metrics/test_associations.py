@@ -12,7 +12,7 @@ from scipy import stats
 from plumbline.errors import MetricError
 from plumbline.metrics.associations import sc_weat, weat
 from plumbline.metrics.markedness import markedness, markedness_gap, mean_markedness
-from plumbline.metrics.valence_correlation import valence_correlation
+from plumbline.metrics.perception import valence_correlation
 from plumbline.reasons import in_words
 from plumbline.world.numeric import planted_embeddings
 

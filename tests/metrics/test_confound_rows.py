@@ -13,8 +13,7 @@ from scipy import stats
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.confounds.rows import PROTECTED
-from plumbline.metrics.confounds.slopes import matched_pairs
+from plumbline.metrics.confounds import PROTECTED, matched_pairs
 from plumbline.metrics.perception import valence_words
 from plumbline.metrics.registry import FAMILIES
 

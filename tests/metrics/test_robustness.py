@@ -16,7 +16,7 @@ from plumbline.metrics import (
     rank_agreement,
     template_shift,
 )
-from plumbline.metrics.robustness.bias_size import EDGES, softmax_margin
+from plumbline.metrics.robustness.rows import EDGES, softmax_margin
 from plumbline.reasons import in_words
 from plumbline.statistics.jackknife import hotelling_p_value
 

@@ -9,7 +9,7 @@ import pytest
 from plumbline.catalog.schema import polars_schema
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.cell import SuiteLogits
-from plumbline.metrics.sanity import chance_accuracy, sanity_rows, wording_agreement, zero_shot_accuracy
+from plumbline.metrics.zero_shot import chance_accuracy, sanity_rows, wording_agreement, zero_shot_accuracy
 from plumbline.reasons import find
 from plumbline.report.findings import findings
 

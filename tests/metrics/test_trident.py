@@ -12,7 +12,7 @@ from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics import normalise_probe_rates, probe_rate_gap, trident_scores
 from plumbline.metrics.trident.scores import probe_outcomes, probe_predictions, score_tables
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.groups import count_table
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "trident.json").read_text())
 

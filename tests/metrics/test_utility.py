@@ -26,7 +26,7 @@ from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import build_cell, text_products
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.utility import utility_rows, zero_shot_recognition
+from plumbline.metrics.zero_shot import utility_rows, zero_shot_recognition
 from plumbline.reasons import find
 from plumbline.storage import ShardCache
 from plumbline.world.folders import ensure

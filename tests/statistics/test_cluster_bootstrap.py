@@ -10,8 +10,13 @@ from plumbline.errors import MetricError
 from plumbline.reasons import in_words
 from plumbline.statistics import bootstrap, cluster_permutation
 from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
-from plumbline.statistics.cluster_bootstrap import WeightedQuantile, cluster_summaries, group_means, group_quantiles
-from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.cluster_bootstrap import (
+    WeightedQuantile,
+    cluster_summaries,
+    group_means,
+    group_quantiles,
+    paired_cluster_changes,
+)
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.intervals import percentile
 

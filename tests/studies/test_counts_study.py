@@ -12,7 +12,7 @@ from plumbline.encoders.stored_predictions import PredictionTable
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import OUTCOMES
-from plumbline.metrics.sanity import sanity_rows
+from plumbline.metrics.zero_shot import sanity_rows
 from resources.checkout import PROJECT
 
 AUDIT = read_audit(PROJECT / "studies" / "data-matters-most-counts.yaml")

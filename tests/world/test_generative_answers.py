@@ -8,8 +8,7 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.word_lists import offensive_words
 from plumbline.errors import ConfigError
 from plumbline.language.competence import competence_lexicon
-from plumbline.language.ratings import read_rating
-from plumbline.language.salaries import read_salary
+from plumbline.language.ratings_and_salaries import read_rating, read_salary
 from plumbline.scorers.offline import OfflineScorer
 from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said

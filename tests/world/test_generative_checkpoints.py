@@ -11,8 +11,7 @@ import pytest
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.generators.backend import Decoding
 from plumbline.generators.folders import generator_files
-from plumbline.language.ratings import read_rating
-from plumbline.language.salaries import read_salary
+from plumbline.language.ratings_and_salaries import read_rating, read_salary
 from plumbline.world import sources
 from plumbline.world.generative import measure as measuring_command
 from plumbline.world.generative import training

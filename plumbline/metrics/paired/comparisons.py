@@ -20,8 +20,7 @@ from plumbline.metrics.paired.effects import Compared, Comparison, Key, PairedAn
 from plumbline.metrics.predictions import EventKey, EventPredictions, Predictions, predictions_of
 from plumbline.metrics.trident.rows import true_classes
 from plumbline.metrics.trident.scores import probe_predictions
-from plumbline.statistics.counts import mean_shares, shares
-from plumbline.statistics.groups import Groups, mixed_groups
+from plumbline.statistics.groups import Groups, mean_shares, mixed_groups, shares
 
 HITS = MappingProxyType(
     {

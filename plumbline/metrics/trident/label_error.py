@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
-from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.groups import shares
 from plumbline.statistics.intervals import wilson
 
 MIN_DETERMINANT = 0.1

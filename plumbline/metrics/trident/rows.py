@@ -31,9 +31,8 @@ from plumbline.reasons import (
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
 from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, jackknife_clusters, resample_clusters
-from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
+from plumbline.statistics.groups import Groups, count_table, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.maxima import Disparity, estimate_disparity
 from plumbline.statistics.permutation import permute_tables

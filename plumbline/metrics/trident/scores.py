@@ -17,8 +17,8 @@ from plumbline.errors import MetricError
 from plumbline.metrics.disparities import batched_parity_difference
 from plumbline.metrics.outcomes import estimate_proportions
 from plumbline.reasons import MIN_GROUP, encode, in_words, reason
-from plumbline.statistics.counts import count_table, mean_shares
 from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.groups import count_table, mean_shares
 from plumbline.statistics.intervals import mean_of_proportions
 
 CORRECT, PROBE, OTHER = range(3)

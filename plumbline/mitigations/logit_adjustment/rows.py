@@ -23,9 +23,8 @@ from plumbline.mitigations.logit_adjustment.adjustment import (
 )
 from plumbline.mitigations.logit_adjustment.cells import SUITES, AuditedCell, ProbeTests, probe_tests, required_tests
 from plumbline.reasons import Reason, group_size_reason, in_words, joined, reason
-from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import EstimateArray
-from plumbline.statistics.groups import Groups, mixed_groups
+from plumbline.statistics.groups import Groups, mixed_groups, shares
 from plumbline.statistics.intervals import wilson
 
 DEFINITION, RELEASED = "test_rows", "released"

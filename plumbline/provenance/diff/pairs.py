@@ -32,7 +32,7 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
 from plumbline.metrics.paired.effects import SideNames
 from plumbline.provenance.diff.tables import FLIP_SCHEMA
-from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.cluster_bootstrap import paired_cluster_changes
 from plumbline.statistics.seeds import generator
 
 OLD_AND_NEW = SideNames("new", "old", "the {} side", " and the ")
@@ -236,7 +236,7 @@ def paired_answer_means(old: LanguageCell, new: LanguageCell, *, settings: Langu
     """Return new - old of refusals, lengths, words of competence, ratings and salaries of every group.
 
     The same images, questions and seeds are compared, answer by answer, where both have the number; the reason says how
-    many have no counterpart. Interval and p are by whole sets (`plumbline.statistics.cluster_changes`); n: sets of
+    many have no counterpart. Interval and p are by whole sets (`plumbline.statistics.cluster_bootstrap`); n: sets of
     pairs. Columns are as in `plumbline.provenance.diff.pairs.paired_differences`.
     """
     rows: list[Row] = []

@@ -22,8 +22,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_bytes
 from plumbline.generators.backend import Asked, Backend, Decoding, Question, Subject, row_key
 from plumbline.generators.folders import generator_files, load_backend
-from plumbline.language.ratings import read_rating
-from plumbline.language.salaries import read_salary
+from plumbline.language.ratings_and_salaries import read_rating, read_salary
 from plumbline.world import cards, faces
 from plumbline.world.cards import publish, table
 from plumbline.world.generative.answers import (
