@@ -177,6 +177,7 @@ class StoredCell:
                         for name, settings in self.mitigations.items()
                     },
                 ],
+                **({"own_code": own} if (own := self._own_code) else {}),
                 "code": [self._versions, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
             }
         )
@@ -186,6 +187,11 @@ class StoredCell:
         """Return the versions of the families that read a suite of this cell; the others have no rows."""
         asked = {suite.family for suite in self.suites}
         return {name: FAMILY_VERSIONS[name] for name, family in FAMILIES.items() if asked & set(family.needs)}
+
+    @property
+    def _own_code(self) -> list[list[str]]:
+        """Return the metrics of the audit file's own with the versions of their code."""
+        return [[metric.name, metric.digest, *metric.suites] for metric in self.workspace.own_metrics]
 
     def _fitted_on(self, settings: MitigationSettings) -> list[str]:
         """Return the digests of the other datasets that a mitigation is fitted on, as far as they were read."""

@@ -21,6 +21,7 @@ from plumbline.datasets.registry import reader_for
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
+from plumbline.own_code import is_reference
 from plumbline.provenance.code_versions import code_version
 from plumbline.recording import note, unrecorded
 from resources.encoders import EncoderPool
@@ -58,6 +59,8 @@ def records_and_quarantine(
     note("dataset_folder", dataset, value=dataset_versions(workspace, [dataset]).get(dataset))
     entry, root = workspace.dataset_entry(dataset), workspace.dataset_root(dataset)
     reader = entry.open_reader()
+    if is_reference(entry.reader):
+        workspace.own_code(entry.reader)
     with progress_of(f"{dataset}: reading files") as progress:
         ingested = ingest(reader, root, dataset=dataset, progress=progress)
     details = {

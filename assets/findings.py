@@ -12,6 +12,7 @@ from assets.cells import CELL_TABLES
 from assets.explanation import quick_pages
 from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
+from assets.own_code import own_questions
 from assets.recorded import asset
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, materialised, same_columns
@@ -178,4 +179,6 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
 def headline_reading(workspace: Workspace) -> Reading:
     """Return how the short table of findings is read: as the report, by the first scorer of the audit file."""
     audit = workspace.audit
-    return Reading(confidence=audit.statistics.confidence, scorers=tuple(audit.scorers))
+    return Reading(
+        confidence=audit.statistics.confidence, scorers=tuple(audit.scorers), own_questions=own_questions(workspace)
+    )

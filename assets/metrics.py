@@ -12,6 +12,7 @@ from assets.recorded import asset
 from assets.results import OWNERS, materialised, report_link
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.family import ImageFamily, MetricSettings, family_rows
+from plumbline.metrics.own import OWN_METRICS, own_family
 from plumbline.metrics.registry import FAMILIES
 from resources.workspace import Workspace
 
@@ -39,8 +40,9 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
         stored = passed_cell(context, workspace)
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())
-        if suites := stored.suites_of(family.needs):
-            frame = family_rows(family, stored.read(suites=suites), settings=metric_settings(workspace))
+        chosen = own_family(workspace.own_metrics) if family is OWN_METRICS else family
+        if suites := stored.suites_of(chosen.needs):
+            frame = family_rows(chosen, stored.read(suites=suites), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)
         committed = workspace.lake.write_table(family.name, frame, partition=stored.partition)

@@ -27,6 +27,7 @@ from plumbline.config.recorded import setting
 from plumbline.digests import canonical_json, digest_file, digest_json
 from plumbline.errors import PlumblineError, StorageError
 from plumbline.mitigations.settings import METHODS, words_digest
+from plumbline.own_code import code_digest
 from plumbline.provenance.code_versions import parts_of
 from plumbline.recording import short, unrecorded
 from plumbline.report import AbsentCell
@@ -336,6 +337,7 @@ _LOOK: dict[str, Callable[..., Any]] = {
     "scorer": lambda now, name: scorer_version(now.workspace, name),
     "user_file": lambda now, path: digest_file(now.workspace.user_file(path)),
     "suite": lambda now, name, classes, wording: now.workspace.suite(name, classes=classes, wording=wording).hash,
+    "own_code": lambda now, reference: code_digest(reference),
     "texts": lambda now: list(own_texts(now.workspace.own_suites).values()),
     "prompts": lambda now: prompts_hash(),
     "mitigation_texts": lambda now: words_digest(),
@@ -364,6 +366,7 @@ _WORDS = {
     "scorer": "the scorer {0}",
     "user_file": "the file {0}",
     "suite": "the prompts of the suite {0}",
+    "own_code": "your own code {0}, or what it imports",
     "texts": "the prompts of the suites",
     "prompts": "the prompts of generative models",
     "mitigation_texts": "the texts that mitigations work with",

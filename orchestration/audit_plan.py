@@ -11,6 +11,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from assets.asked_cells import unusable_encoders
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
+from assets.own_code import require_own_code
 from assets.slices import asked_slices
 from assets.up_to_date import NEVER, Present, may_come_out_the_same
 from orchestration.unchanged import concerns
@@ -276,6 +277,7 @@ class AuditPlan:
             says `strict: true`.
         """
         workspace, audit = self._workspace, self._workspace.audit
+        require_own_code(workspace)
         wrong = unusable_encoders(workspace)
         labelling = wrong.pop(audit.labeller, None) if audit.labeller else None
         wrong |= unusable_models(workspace)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from assets.own_code import own_code_mistakes
 from assets.plans import absent_datasets, plan_encoders, plan_generation, planned_power
 from orchestration.planned import print_detectable
 from orchestration.terminal import console, safe, say
@@ -25,6 +26,9 @@ def print_checks(workspace: Workspace, *, rate: float) -> int:
     absent = absent_datasets(workspace)
     previews: dict[str, Preview] = {}
     failing = 0
+    for mistake in own_code_mistakes(workspace):
+        say(mistake, style="red")
+        failing += 1
     for dataset in workspace.audit.used_datasets:
         if dataset in absent:
             say(f"{dataset}: not on this disk ({workspace.dataset_entry(dataset).root})", style="yellow")

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
+from assets.own_code import require_own_code
 from assets.plans import (
     PlannedPower,
     absent_datasets,
@@ -57,6 +58,7 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
     ConfigError
         If `generation.limit` of the audit file is exceeded.
     """
+    require_own_code(workspace)
     require_readable(workspace)
     absent = absent_datasets(workspace)
     for dataset, size in absent.items():

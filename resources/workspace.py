@@ -27,6 +27,8 @@ from plumbline.digests import digest_json
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generators.backend import Decoding
+from plumbline.metrics.own import OwnMetric
+from plumbline.own_code import code_digest
 from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, SeenLake, named_audit, read_record
@@ -224,6 +226,23 @@ class Workspace:
         """Return the suites that the audit file names by a path."""
         with unrecorded():  # what is used of them is noted
             return tuple(self.audit.suites_of_files.values())
+
+    @property
+    def own_metrics(self) -> tuple[OwnMetric, ...]:
+        """Return the metrics of the audit file's own, each with the version of its code."""
+        audit = self.audit
+        metrics = []
+        for name in audit.metrics:
+            entry = audit.metrics[name]
+            digest = self.own_code(entry.function)
+            metrics.append(OwnMetric(name, entry.function, digest, entry.suites, entry.bounds, entry.resamples))
+        return tuple(metrics)
+
+    def own_code(self, reference: str) -> str:
+        """Return the version of code that the audit file names, and note it."""
+        digest = code_digest(reference)
+        self.note("own_code", reference, value=digest)
+        return digest
 
     def suite(self, name: str, *, classes: str | None = None, wording: str = RELEASED) -> Suite:
         """Return a suite that the audit file asks, its own or one of `load_suite`."""

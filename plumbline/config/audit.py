@@ -21,6 +21,7 @@ from plumbline.config.entries import (
     Generation,
     Language,
     LvlmEntry,
+    OwnMetricEntry,
     Retrieval,
     Statistics,
     Storage,
@@ -62,6 +63,8 @@ class Audit(Part):
     """image-text pairs by which what is tried is judged too"""
     thresholds: Thresholds = Thresholds()
     """limits of the checks"""
+    metrics: dict[Slug, OwnMetricEntry] = Field(default_factory=dict)
+    """metrics of your own, by a name of yours that stands in the column `definition`"""
     equivalence: dict[MetricName, Margin] = Field(default_factory=dict)
     """metric -> the largest difference that does not matter, by your judgement; without it nothing is called equal"""
     datasets: dict[Slug, DatasetEntry]
@@ -384,6 +387,10 @@ def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str
         yield from ((("audit", i, "suites", j), name, suites) for j, name in enumerate(entry.suites))
     for dataset_id, of_dataset in audit.datasets.items():
         yield from ((("datasets", dataset_id, "filters", name), name, suites) for name in of_dataset.filters)
+    for metric_id, metric in audit.metrics.items():
+        named = [(("suites", str(j)), name) for j, name in enumerate(metric.suites)]
+        named += [(("question", "suite"), metric.question.suite)] if metric.question is not None else []
+        yield from ((("metrics", metric_id, *place), name, suites) for place, name in named)
     for name, settings in audit.mitigations.items():
         for key, dataset in (*settings.fitted_on_datasets, *settings.pair_datasets):
             yield ("mitigations", name, key), dataset, defined["datasets"]

@@ -40,6 +40,7 @@ from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
+from plumbline.own_code import Reference
 
 
 class DatasetEntry(Part):
@@ -99,6 +100,34 @@ class DatasetEntry(Part):
     def open_reader(self) -> Reader:
         """Return the reader of this dataset."""
         return reader_for(self.reader, self.map)
+
+
+class OwnQuestion(Part):
+    """The column of the scorecard that a metric of one's own answers, and which of its rows does."""
+
+    topic: Text
+    """what is asked, for the middle of a sentence, such as `near misses`"""
+    suite: SuiteName
+    """as in `audit`; one by path goes by the name of its file"""
+    event: Text
+    """of the suite"""
+    attribute: Text
+    """whose groups are compared, such as `gender`"""
+
+
+class OwnMetricEntry(Part):
+    """A metric of one's own: a function that gives one value a group, with the project's intervals around it."""
+
+    function: Reference
+    """`module:function` of (scores, event, codes, groups), found beside the audit file or installed"""
+    suites: tuple[SuiteName, ...] = ()
+    """suites of outcomes that it reads; without it every one that is asked"""
+    bounds: tuple[Annotated[float, Field(allow_inf_nan=True)], Annotated[float, Field(allow_inf_nan=True)]] = (0.0, 1.0)
+    """in which every value lies"""
+    resamples: int = Field(default=1000, ge=100)
+    """at most so many draws of bootstrap and test: the function is called for each"""
+    question: OwnQuestion | None = None
+    """its column of the scorecard; none without it"""
 
 
 class Predictions(Part):

@@ -26,6 +26,8 @@ from plumbline.config.entries import (
     Language,
     Limit,
     LvlmEntry,
+    OwnMetricEntry,
+    OwnQuestion,
     Predictions,
     Statistics,
     Storage,
@@ -39,6 +41,7 @@ from plumbline.errors import ConfigError
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 from plumbline.mitigations.registry import SETTINGS
+from plumbline.own_code import admit, is_reference
 from plumbline.scorers.kinds import SCORER_SETTINGS
 
 # Parts with several kinds of entries -> the key that names the kind.
@@ -102,6 +105,7 @@ PARTS: dict[str, type[BaseModel]] = {
     "generate": GenerateEntry, "generation": Generation, "generation.decoding": DecodingSettings,
     "generation.limit": Limit, "language": Language, "language.judge": EndpointSettings,
     "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings, "watch": Watch,
+    "metrics": OwnMetricEntry, "metrics.question": OwnQuestion,
     "lvlms.answers": StoredAnswersSettings, "encoders.predictions": Predictions,
     **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
     **{f"scorers.{name}": model for name, model in SCORER_SETTINGS.items()},
@@ -125,6 +129,8 @@ def read_audit(path: Path) -> Audit:
     base = path.parent / str(name) if name is not None else None
     base_text = None if base is None else _text(base)
     named = [*_suite_files(text, path), *(() if base is None else _suite_files(str(base_text), base))]
+    for content, folder in ((text, path.parent), *(((str(base_text), base.parent),) if base is not None else ())):
+        admit(_references(_loaded(content, path)[0]), folder)
     own = tuple((file, digest_file(file) if file.is_file() else "") for file in dict.fromkeys(named))
     return _parse(text, path, base, base_text, own)
 
@@ -144,6 +150,20 @@ def _suite_paths(content: Mapping[str, Any]) -> Iterator[str]:
 def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = content.get("audit")
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+_REFERRING = {"datasets": "reader", "metrics": "function", "scorers": "function"}
+"""Part of the audit file -> the key of its entries that may name code of one's own."""
+
+
+def _references(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what an audit file names of its own code."""
+    for part, key in _REFERRING.items():
+        entries = content.get(part)
+        for entry in entries.values() if isinstance(entries, dict) else ():
+            name = entry.get(key) if isinstance(entry, dict) else None
+            if isinstance(name, str) and is_reference(name):
+                yield name
 
 
 def _is_path(name: object) -> bool:

@@ -18,12 +18,19 @@ from plumbline.datasets.registry import reader_names
 from plumbline.datasets.sources import HUB, parse_dataset_address
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import CheckpointError, DatasetError
+from plumbline.own_code import is_reference
 from plumbline.world.folders import KINDS, PLANTED
 from plumbline.world.sources import source_names
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 AUDITED_SUITES = (*(name for name in suite_names() if name != "gender_labels"), ZERO_SHOT)
 """Suites that an audit can compute; gender labels are computed once per dataset."""
+
+
+def _reader(value: str) -> str:
+    if is_reference(value):
+        return value
+    return _is_one_of(value, reader_names(), or_else="; or `module:Class` of your own")
 
 
 def _slug(value: str) -> str:
@@ -38,9 +45,9 @@ def _share_range(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-def _is_one_of(value: str, known: tuple[str, ...]) -> str:
+def _is_one_of(value: str, known: tuple[str, ...], or_else: str = "") -> str:
     if value not in known:
-        raise ValueError(f"one of {', '.join(known)}{suggestion(value, known)}")
+        raise ValueError(f"one of {', '.join(known)}{or_else}{suggestion(value, known)}")
     return value
 
 
@@ -116,7 +123,7 @@ MitigationId = Annotated[Slug, AfterValidator(_condition)]
 Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
 SuiteName = Annotated[str, AfterValidator(_slug)]
 """A suite of `AUDITED_SUITES`, or by the name of its file one of the audit file's own: `unfit_parts` knows them."""
-ReaderName = Annotated[str, _one_of(reader_names())]
+ReaderName = Annotated[str, AfterValidator(_reader)]
 PublishedName = Annotated[str, _one_of((*reader_names(), "laion"))]
 FilterName = Annotated[str, _one_of(filter_names())]
 FamilyName = Annotated[str, _one_of(tuple(FAMILIES))]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.own import OwnReader
 from plumbline.datasets.records import Reader
 from plumbline.errors import ConfigError
 from plumbline.imports import import_class
+from plumbline.own_code import is_reference
 
 READERS = {
     "causalface": "causalface:CausalFace",
@@ -51,6 +53,8 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
     ConfigError
         If there is no such reader, or one of `MAPPED` comes without a map, or another reader with one.
     """
+    if is_reference(name):
+        return OwnReader(name)
     if name not in READERS:
         raise ConfigError("there is no reader for this dataset", found=name, expected=", ".join(reader_names()))
     if (name in MAPPED) != (column_map is not None):

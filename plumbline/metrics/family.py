@@ -92,8 +92,8 @@ class Traits:
         Its value where all groups are treated alike, nan if it is then undefined; "equal" where each group has a value
         and these are then equal; None where the metric does not compare groups.
     headline : str or None
-        The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; None
-        where it is not shown there.
+        The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; "*"
+        where each is a metric of its own; None where it is not shown there.
     unit : str or None
         Unit of a language metric, such as `score`, `share`, `words`, `US dollars a year`.
     function : str or None
@@ -148,6 +148,8 @@ class Description:
     metrics: tuple[Traits, ...]
 
 
+EVERY = "*"
+"""As `Traits.headline`: every definition is a metric of its own."""
 FAMILY_TABLE = "metrics.yaml"
 """The data file of the catalog that describes every family and its metrics."""
 

@@ -19,6 +19,7 @@ from plumbline.metrics.family import (
     traits_by_metric,
 )
 from plumbline.metrics.outcomes import OUTCOMES
+from plumbline.metrics.own import OWN_METRICS
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
 from plumbline.metrics.robustness.template_agreement import template_agreement
@@ -28,7 +29,7 @@ from plumbline.metrics.zero_shot import SANITY, UTILITY
 from plumbline.statistics.multiplicity import add_floor_reasons, add_q_values
 
 FAMILIES: dict[str, ImageFamily] = families_by_name(
-    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY, UTILITY,
+    OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS, SANITY, UTILITY, OWN_METRICS,
 )  # fmt: skip
 """Every family by name."""
 

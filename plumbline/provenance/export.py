@@ -17,6 +17,7 @@ from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.evidence import states
+from plumbline.metrics.family import EVERY
 from plumbline.metrics.registry import METRICS
 from plumbline.report.numbers import interval, number
 from plumbline.report.visible import visible
@@ -194,7 +195,7 @@ def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
     headline = pl.col("metric").replace_strict(_HEADLINES, default=None, return_dtype=pl.String)
     return metric_table.filter(
         pl.col("model") == model,
-        pl.col("definition") == headline,
+        (pl.col("definition") == headline) | (headline == EVERY),
         pl.col("condition") == "before",
         pl.col("statistic").is_in(["estimate", "mean", "p90"]),
         pl.col("value").is_finite(),

@@ -9,6 +9,7 @@ from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.digests import digest_bytes
 from plumbline.language.registry import LANGUAGE_METRICS
+from plumbline.metrics.family import EVERY
 from plumbline.metrics.registry import METRICS
 from plumbline.report.scorecard import BY_ID, headline_numbers
 
@@ -120,9 +121,11 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
 
 
 def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
+    headline = pl.col("metric").replace_strict(_HEADLINES, default=None, return_dtype=pl.String)
     return frame.filter(
         (
-            (pl.col("definition") == pl.col("metric").replace_strict(_HEADLINES, default=None))
+            (pl.col("definition") == headline)
+            | (headline == EVERY)
             | ((pl.col("metric") == "macro_accuracy") & pl.col("definition").str.starts_with(_TEST_ROWS))
         )
         & pl.col("statistic").is_in(["estimate", "mean"])

@@ -59,6 +59,8 @@ class Reading:
         Ids of mitigations in whose fit images had a say that they are judged on: shown, never told or recommended.
     scorers, stand_ins : tuple of str
         What scored generated texts, that of the headlines first; those of them that only stand in for a scorer.
+    own_questions : tuple of str
+        Ids of the questions that metrics of one's own answer, see `plumbline.report.scorecard.own_question`.
     picked : Picked, optional
         Where to note what findings are picked from.
     selection : Selection, optional
@@ -71,6 +73,7 @@ class Reading:
     leaking: tuple[str, ...] = ("logit_adjustment_released",)
     scorers: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
+    own_questions: tuple[str, ...] = ()
     picked: Picked | None = field(default=None, compare=False, repr=False)
     selection: Selection | None = None
 
@@ -89,7 +92,7 @@ class AuditSummary(Reading):
         Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
     trained_on : tuple of (str, str)
         Mitigation -> what it was trained on, in words.
-    confidence, minimum_group, significance, leaking, scorers, stand_ins : float, int, float, tuple of str
+    confidence, minimum_group, significance, leaking, scorers, stand_ins, own_questions
         See `Reading`.
     """
 

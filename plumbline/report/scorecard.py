@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, unquote
 
 import polars as pl
 
@@ -20,6 +21,7 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.evidence import state as evidence_state
+from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, spoken
 from plumbline.report.numbers import UNDEFINED, interval, money, number
@@ -107,6 +109,7 @@ UNITS: dict[str, Unit] = {
     ),
     "points": Unit("points", "percentage points between the highest and the lowest group", _hundred),
     "sd": Unit("SD", "standard deviations between two groups"),
+    "number": Unit("", "largest less smallest value of a group", head="largest less smallest"),
     "share": Unit("%", "of images", _hundred, head="% of images"),
     "score": Unit("", "highest less lowest score in a scene, mean over scenes (MaxToxicity)", head="0 to 1"),
     "rating": Unit("rating points", "points of 10 between the highest and the lowest group"),
@@ -191,7 +194,7 @@ class Question:
     @property
     def words(self) -> tuple[str, ...]:
         """Return the words that images are compared with; none of recognition, accuracy and generated texts."""
-        if self.kind == "generator" or self.event is None:
+        if self.kind == "generator" or self.event is None or self.metric == GAP:
             return ()
         if self.suite == "trident":
             return _NEGATIVE
@@ -288,16 +291,36 @@ _OF_ANY_ATTRIBUTE = ("crime_race", "agency_race", "communion_race")
 """What is asked of an attribute that only one dataset has, such as `department`: the first that has an answer."""
 
 
+_OWN = "own"
+
+
+def own_question(metric: str, suite: str, event: str, attribute: str, topic: str) -> str:
+    """Return the id of the question that a metric of one's own answers; `question_of` makes it of that."""
+    return ":".join((_OWN, *(quote(part, safe=" ") for part in (metric, suite, event, attribute, topic))))
+
+
 def question_of(id: str) -> Question:
-    """Return a question by its id; of an attribute of one dataset, such as `crime_department`, it is made."""
+    """Return a question by its id; of a metric of one's own, and of an attribute of one dataset, it is made."""
     if id in BY_ID:
         return BY_ID[id]
+    if id.startswith(f"{_OWN}:"):
+        metric, own_suite, event, of, topic = map(unquote, id.split(":")[1:])
+        return Question(
+            id, topic, "encoder", GAP, (metric,), own_suite, "number", "own-metrics", of, event,
+            groups=Groups(VALUE, metric),
+        )  # fmt: skip
     suite, attribute = id.split("_", 1)
     return replace(BY_ID[f"{suite}_race"], id=id, attribute=attribute)
 
 
-def questions(table: pl.DataFrame) -> tuple[Question, ...]:
-    """Return the questions that a metric table may answer: the declared ones, and one an attribute of one dataset."""
+def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Question, ...]:
+    """Return the questions that a metric table may answer: the declared ones, and one an attribute of one dataset.
+
+    Parameters
+    ----------
+    declared : sequence of str
+        Ids of those that metrics of one's own answer.
+    """
     asked = QUESTIONS[0]
     skews = where(table, metric=asked.metric, definition=asked.definitions, statistic=asked.statistic)
     of_one = sorted(set(skews["attribute"].drop_nulls()) - ATTRIBUTE_TITLES.keys())
@@ -311,7 +334,7 @@ def questions(table: pl.DataFrame) -> tuple[Question, ...]:
         )
         own += [replace(each, id=f"{each.suite}_{name}", attribute=name) for each in islice(answered, 1)]
     last = max(place for place, each in enumerate(QUESTIONS) if each.chapter == "bias") + 1
-    return (*QUESTIONS[:last], *own, *QUESTIONS[last:])
+    return (*QUESTIONS[:last], *own, *map(question_of, declared), *QUESTIONS[last:])
 
 
 _PLACE = ("dataset", "attribute", "prompt")
@@ -345,7 +368,7 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     plain = where(checked(table), condition=BEFORE, instruction=None, occupation=None)
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
-    asked = {question.id: question for question in questions(plain)}
+    asked = {question.id: question for question in questions(plain, reading.own_questions)}
     answers = {name: _answers(plain, question) for name, question in asked.items()}
     kinds: dict[str, Kind] = {model: asked[name].kind for name, by_model in answers.items() for model in by_model}
     weak = set(too_weak(plain).select(CELL).iter_rows())

@@ -13,6 +13,7 @@ from plumbline.scorers.scorer import ScorerSettings
 
 KINDS = {
     "offline": "offline:OfflineSettings",
+    "own": "own:OwnSettings",
     "classifier": "classifier:ClassifierSettings",
     "perspective": "perspective:PerspectiveSettings",
     "stored": "stored:StoredSettings",

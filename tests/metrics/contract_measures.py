@@ -177,6 +177,15 @@ def on_bias_size(field, place=None):
     return measure
 
 
+def of_own(responses, groups, g):
+    """Return the share of each group whose best match is the event, as a function of an audit file's own would."""
+    return proportions(responses, groups, g).proportions.value
+
+
+def of_own_gap(responses, groups, g):
+    return np.ptp(of_own(responses, groups, g))
+
+
 def of_cosine(responses, groups, g):
     embeddings = np.stack([responses[:, -1], responses.max(axis=1), np.ones(len(responses))], axis=1)
     return np.array(intra_set_cosine(embeddings).mean.value)
@@ -224,6 +233,8 @@ MEASURES = {
     "max_skew": on_counts(lambda x, n: max_skew(x, n).value),
     "harm_rate": on_counts(lambda x, n: harm_rate(x, n).value),
     "parity_difference": on_counts(lambda x, n: parity_difference(x, n).value),
+    "own_metric": of_own,
+    "own_metric_gap": of_own_gap,
     "impact_ratio": on_counts(lambda x, n: impact_ratio(x, n).value),
     "accuracy": on_trident("accuracy"),
     "class_accuracy": on_trident("class_accuracy"),

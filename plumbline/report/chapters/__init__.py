@@ -14,6 +14,7 @@ from plumbline.report.chapters.instructions import CHAPTER as INSTRUCTIONS
 from plumbline.report.chapters.labels import CHAPTER as LABELS
 from plumbline.report.chapters.mitigations import CHAPTER as MITIGATIONS
 from plumbline.report.chapters.outcomes import CHAPTER as OUTCOMES
+from plumbline.report.chapters.own_metrics import CHAPTER as OWN_METRICS
 from plumbline.report.chapters.published import CHAPTER as PUBLISHED
 from plumbline.report.chapters.rankings import CHAPTER as RANKINGS
 from plumbline.report.chapters.ratings import CHAPTER as RATINGS
@@ -28,6 +29,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     TRIDENT,
     CAPTIONS,
     OPPORTUNITY,
+    OWN_METRICS,
     EFFECTS,
     ROBUSTNESS,
     ASSOCIATIONS,
