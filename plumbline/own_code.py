@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator
 
 from plumbline.digests import digest_json
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, PlumblineError
 from plumbline.provenance.code_versions import code_parts, read_source
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -291,6 +291,8 @@ def called(code: OwnCode, function: Any, *arguments: Any, told: str) -> Any:
     """
     try:
         return function(*arguments)
+    except PlumblineError:
+        raise  # it says already what is wrong, and where
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if frame.filename != __file__]
