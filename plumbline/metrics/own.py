@@ -171,7 +171,7 @@ def _without_blocks(
     return np.stack([values(each, codes[each]) for each in kept])
 
 
-def _range(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _range(values: NDArray[Any]) -> NDArray[np.float64]:
     """Return the largest less the smallest of (..., g) values; nan where fewer than two are defined."""
     known = np.isfinite(values)
     largest = np.where(known, values, -np.inf).max(axis=-1)

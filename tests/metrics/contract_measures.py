@@ -178,12 +178,13 @@ def on_bias_size(field, place=None):
 
 
 def of_own(responses, groups, g):
-    """Return the share of each group whose best match is the event, as a function of an audit file's own would."""
-    return proportions(responses, groups, g).proportions.value
+    """Return the share of each group above a threshold, as a function of an audit file's own might."""
+    return np.array([(responses[groups == i, -1] > 0.5).mean() if (groups == i).any() else np.nan for i in range(g)])
 
 
 def of_own_gap(responses, groups, g):
-    return np.ptp(of_own(responses, groups, g))
+    values = of_own(responses, groups, g)
+    return np.nanmax(values) - np.nanmin(values)
 
 
 def of_cosine(responses, groups, g):
