@@ -106,7 +106,7 @@ class Accepted(NamedTuple):
     image_id: str
 
 
-def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
+def resolve_duplicates(items: Sequence[Accepted | Refusal], *, with_labels: bool = True) -> list[Accepted | Refusal]:
     """Keep one row per picture and context, or none where the rows of a picture contradict each other.
 
     A picture that is listed in several contexts has a row in each: a face as it is belongs to every dimension that is
@@ -118,6 +118,9 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
     ----------
     items : sequence of Accepted or Refusal
         In index order; refusals stay as they are.
+    with_labels : bool
+        Whether a refusal says what the labels are that contradict each other; else of which columns, since a label of
+        a group that is too small to be shown must not be told.
     """
     first_of: dict[str, int] = {}
     same_bytes: defaultdict[int, list[int]] = defaultdict(list)
@@ -132,7 +135,7 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
         for position, item in group.items():
             first = kept.setdefault(canonical_json(_context(item.labels)), item)
             if contradict or first is not item:
-                rejected = _conflict([*group.values()]) if contradict else _repetition(item, first)
+                rejected = _conflict([*group.values()], with_labels) if contradict else _repetition(item, first)
                 outcomes[position] = Refusal.of_entry(rejected, item.entry, stage="duplicates")
     return outcomes
 
@@ -147,10 +150,15 @@ def _context(labels: Mapping[str, str]) -> dict[str, str]:
     return {column: value for column, value in labels.items() if column in CONTEXT_COLUMNS}
 
 
-def _conflict(group: Sequence[Accepted]) -> ImageRejected:
+def _conflict(group: Sequence[Accepted], with_labels: bool) -> ImageRejected:
     what = f"the same bytes are listed {len(group)} times with different labels"
-    persons = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
-    return ImageRejected("conflicting_duplicate", what, found=persons, expected="one set of labels")
+    persons = [_person(item.labels) for item in group]
+    if with_labels:
+        found = "; ".join(sorted({canonical_json(person) for person in persons}))
+    else:
+        columns = dict.fromkeys(column for person in persons for column in person)
+        found = f"other values of {', '.join(c for c in columns if len({person.get(c) for person in persons}) > 1)}"
+    return ImageRejected("conflicting_duplicate", what, found=found, expected="one set of labels")
 
 
 def _repetition(item: Accepted, first: Accepted) -> ImageRejected:
@@ -216,7 +224,7 @@ def ingest(
             yield line
 
     digest = digest_sequence(contents())
-    resolved = resolve_duplicates(outcomes)
+    resolved = resolve_duplicates(outcomes, with_labels=reader.least_shown <= 1)
     accepted = [item for item in resolved if isinstance(item, Accepted)]
     refused = [item for item in resolved if isinstance(item, Refusal)]
     records, ungrouped = reader.grouped(_record_frame(accepted, dataset, reader.declaration.attributes))
