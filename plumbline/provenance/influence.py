@@ -19,6 +19,7 @@ from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, ImageOutcomes
 from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.own import GAP, VALUE
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.metrics.registry import FAMILIES
 from plumbline.statistics.bootstrap import jackknife_tables
@@ -309,6 +310,8 @@ def encoder_influence(cell: Cell, row: Mapping[str, Any], *, settings: MetricSet
         )
     if row["metric"] in _OF_THE_WHOLE_AUDIT:
         return Influence("Not available: this number is computed from other numbers of the whole audit.")
+    if row["metric"] in (VALUE, GAP):
+        return Influence("Not available: a function of the audit file's own is not run to explain what it gave.")
     if (exact := answer_influence(cell, row)) is not None:
         return exact
     family = next((f for f in FAMILIES.values() if row["metric"] in f.metrics), None)
