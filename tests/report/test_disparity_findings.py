@@ -25,6 +25,7 @@ from plumbline.report.language import word_findings
 from plumbline.report.numbers import bare_p, interval, number, p_value, percent, percent_interval, points
 from plumbline.report.recommendation import transfer_findings
 from plumbline.report.vocabulary import sentence_start
+from plumbline.statistics.power import COLUMNS
 
 NAN = math.nan
 BASE = {
@@ -324,6 +325,14 @@ TABLES = {
     "confounds": lambda: metric_frame(test_report_confounds.rows_of("clip")),
     "robustness": robustness_table,
     "language": language_table,
+    "any people": lambda: rows(
+        SKEW,
+        SMOOTHED,
+        PARITY,
+        shares=dict(zip(("under 30", "30 to 49", "50 and over"), SHARES.values())),
+        attribute="age in 10 years",
+        dataset="staff",
+    ),
 }
 
 
@@ -433,16 +442,25 @@ def rows_beside(table):
     return found
 
 
+_READINGS = ("max_skew", "parity_difference", "impact_ratio")
+
+
 def figures_of_no_row(sentence, own, beside):
     """Return the figures of a sentence that neither its row has nor those of the same model and suite."""
     # Counts over several attributes are held in the tests of their chapters.
     sentence = re.sub(
         r"95% CI|.of 10\b|(Evidence in \d+|the least uncertain) of \d+ lines|Over \d+ comparisons.*", " ", sentence
     )
-    for text in sorted({*own_texts(own), own["model"], own["dataset"]}, key=len, reverse=True):
-        if any(letter.isdigit() for letter in text):
-            sentence = re.sub(rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d)", " ", sentence)
     rows, known = beside[tuple(own[name] for name in _BESIDE)]
+    names = {own["model"], own["dataset"], own["attribute"] or "", *rows["group"].drop_nulls()}
+    readings = [own]  # a skew is told in several readings, each with its interval
+    if own["metric"] in _READINGS:
+        alike = (pl.col(name).eq_missing(pl.lit(own[name])) for name in ("attribute", "event", "statistic"))
+        readings += rows.filter(pl.col("metric").is_in(_READINGS), *alike).to_dicts()
+    texts = {text for row in readings for text in own_texts(row)}
+    for text in sorted(texts | names, key=len, reverse=True):
+        if any(letter.isdigit() for letter in text):
+            sentence = re.sub(rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d)", " ", sentence, flags=re.IGNORECASE)
     known = known | {str(count) for count in counts_of(rows, own)}
     groups = next(counts_of(rows, own))
     known.add(percent(1 / groups) if groups else "")
@@ -457,12 +475,17 @@ def test_every_figure_of_a_sentence_is_that_of_a_row(every_kind, p):
     one = every_kind["model"].unique().sort()[0]
     tested = pl.when(pl.col("p").is_not_nan()).then(pl.lit(p)).otherwise("p")
     table = every_kind.filter(model=one).with_columns(pl.col("p") if p is None else tested.alias("p"))
+    table = table.with_columns(pl.coalesce(pl.col(name).fill_nan(None), pl.lit(0.37731)) for name in COLUMNS)
     table, reading = as_picked(table, Reading())
     named = {row_id(row): row for row in table.to_dicts()}
     told = [finding for finding in findings(table, reading) if finding.row is not None]
     beside = rows_beside(table)
     unknown = {each.sentence: figures_of_no_row(each.sentence, named[each.row], beside) for each in told}
     assert not {sentence: figures for sentence, figures in unknown.items() if figures}
+    for each in told:
+        least = named[each.row]["smallest_detectable"]
+        seen = re.findall(r"would have found a true value of (\S+)\.(?: |$)", each.sentence)
+        assert set(seen) <= {number(least), percent(least)}, each.sentence
     tones = {each.tone for each in told}
     if p == EVIDENT["none evident"]:
         assert not tones & {"bias", "difference"}
