@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
+from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import bare_p, confidence, count, p_value
 from plumbline.report.reading import Reading
@@ -67,7 +67,8 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
     helps = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
     costs = "" if best.of(*COSTS) else "; what it costs was not measured"
     return (
-        f"For {whose} use {best.name}: it {_changed(helps, reading)}; no evidence that it makes anything worse{costs}."
+        f"For {whose} use {best.name}: it {_changed(helps, reading)}; no evidence that it makes anything worse"
+        f"{_detectable(_unclear(best))}{costs}."
     )
 
 
@@ -106,7 +107,19 @@ def why_none(candidates: Sequence[Tried]) -> str:
     if not judged:
         return "none was judged on the bias measures"
     n = max((row["n"] or 0 for row in judged), default=0)
-    return f"there is no evidence in {count(n)} images that one improves a bias measure"
+    nothing = f"there is no evidence in {count(n)} images that one improves a bias measure"
+    return nothing + _detectable([row for one in candidates for row in _unclear(one)])
+
+
+def _unclear(one: Tried) -> list[Row]:
+    """Return the bias measures that it may change or not."""
+    return one.of(*JUDGED, verdict=NO_EVIDENCE)
+
+
+def _detectable(rows: Sequence[Row]) -> str:
+    """Return in brackets which change of the first of some rows without evidence would have been found."""
+    known = [row for row in rows if detectable_change(row)][:1]
+    return "".join(f" (detectable: {detectable_change(row)} in {row_words(row)})" for row in known)
 
 
 # --- What mitigations do to each checkpoint, one finding a mitigation, model and dataset.
@@ -152,14 +165,9 @@ def _nothing(one: Tried, subject: str) -> Finding:
     n = max((row["n"] or 0 for row in known), default=0)
     sentence = (
         f"{subject} shows no evidence of a change in {len(known)} comparisons on up to {count(n)} images. This does "
-        f"not show that it changes nothing.{_would_show(known[0])}"
+        f"not show that it changes nothing{_detectable(known)}."
     )
     return _of(one, "none", known, f"no evidence of a change by {one.condition}", sentence)
-
-
-def _would_show(row: Row) -> str:
-    least = detectable_change(row)
-    return f" Four of five such comparisons would have found a change of {least} in {row_words(row)}." if least else ""
 
 
 def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str = "") -> Finding:

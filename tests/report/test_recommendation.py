@@ -122,6 +122,13 @@ def test_why_none_is_recommended_is_said():
         assert told(a=effects) == none + why
 
 
+@pytest.mark.parametrize("effects", [[(GENDER_CRIME, SAME)], [(HARM, BETTER), (GENDER_CRIME, SAME)]])
+def test_beside_no_evidence_stands_which_change_would_have_been_found(effects):
+    rows = frame(a=effects).with_columns(smallest_detectable=pl.lit(0.12))
+    said = advice(tried(rows, dataset="faces", model="clip"), Reading())
+    assert "no evidence" in said and said.count(" (detectable: 0.12 in gender skew in crime labels)") == 1
+
+
 def test_a_table_says_what_each_changes_costs_and_needs():
     shown = glance(
         **{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE), (ACCURACY, -0.2)]},
