@@ -70,7 +70,7 @@ def require_held(workspace: Workspace, dataset: str, model: str, suites: Sequenc
         for suite in suites:
             if lacking := lacking_texts(files, suite):
                 raise EncodingError(
-                    f"{len(lacking)} of {len(suite.texts)} prompts of the suite `{suite.id}` have no stored embedding",
+                    f"{len(lacking)} of {len(suite.embedded)} prompts of the suite `{suite.id}` have no stored embedding",
                     where=files.texts,
                     found=f"nothing for `{lacking[0]}`",
                     expected="every prompt, letter by letter",
@@ -85,7 +85,7 @@ def left_out_of_stored(workspace: Workspace, model: str, lacking: Sequence[Suite
     if not isinstance(files, StoredEmbeddingFiles):
         return reason("predictions_only", suites=names)
     absent = dict.fromkeys(text for suite in lacking for text in lacking_texts(files, suite))
-    return not_stored(names, list(absent), of=len({text for suite in lacking for text in suite.texts}))
+    return not_stored(names, list(absent), of=len({text for suite in lacking for text in suite.embedded}))
 
 
 def _has_own_texts_alone(family: Family) -> bool:

@@ -125,6 +125,13 @@ class Suite:
         """Return the rendered prompts in candidate order."""
         return tuple(c.text for c in self.candidates)
 
+    @property
+    def embedded(self) -> tuple[str, ...]:
+        """Return the texts that are embedded: the prompts, or each candidate's word in each template in turn."""
+        if not self.ensemble:
+            return self.texts
+        return tuple(template.replace("{}", c.word) for c in self.candidates for template in self.ensemble)
+
     def columns(self, *categories: str) -> list[int]:
         """Return the positions of the candidates of the given categories."""
         return [i for i, c in enumerate(self.candidates) if c.category in categories]

@@ -165,8 +165,7 @@ def embed_classes(encoder: DualEncoder, suite: Suite, cache: ShardCache) -> Embe
     Embedded
         `array` (classes, d) float32; the shards are those of the texts, class by class.
     """
-    texts = [template.replace("{}", each.word) for each in suite.candidates for template in suite.ensemble]
-    embedded = embed_texts(encoder, texts, cache)
+    embedded = embed_texts(encoder, suite.embedded, cache)
     vectors = embedded.array / np.linalg.norm(embedded.array, axis=1, keepdims=True)
     means = vectors.reshape(len(suite.candidates), len(suite.ensemble), -1).mean(axis=1)
     return replace(embedded, array=means / np.linalg.norm(means, axis=1, keepdims=True))

@@ -185,7 +185,7 @@ NEEDS: dict[str, frozenset[Capability]] = {
     "templates": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
     "captions": frozenset({Capability.LOGITS}),
     # The mean of a class's texts is a text of no words: a vector.
-    "utility": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS, Capability.NEW_TEXTS}),
+    "utility": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
     # A probability with a margin is a softmax over scaled cosines.
     "labels": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
 }

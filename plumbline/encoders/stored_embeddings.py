@@ -652,4 +652,4 @@ def lacking_texts(files: StoredEmbeddingFiles, suite: Suite) -> tuple[str, ...]:
     if files.tower is not None:
         return ()
     texts = _texts_of(files)
-    return tuple(text for text in suite.texts if text not in texts)
+    return tuple(text for text in suite.embedded if text not in texts)

@@ -13,10 +13,11 @@ import pytest
 from pydantic import ValidationError
 from upath import UPath
 
-from plumbline.catalog.suites import load_suite
+from plumbline.catalog.suites import ZeroShotSettings, load_suite, zero_shot_suite
 from plumbline.checkpoints.device import Placement
 from plumbline.config.entries import EncoderEntry
-from plumbline.encoders.embedding import embed_texts, keep_vectors, read_embedded
+from plumbline.encoders.embedding import embed_classes, embed_texts, keep_vectors, read_embedded
+from plumbline.encoders.families import FAMILIES, answers
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.encoders.plan import architecture_summary
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, lacking_texts
@@ -187,3 +188,22 @@ def test_a_text_tower_embeds_any_prompt_beside_stored_images(tmp_path):
     np.testing.assert_array_equal(encoder.embed_texts(["a photo of a cat"]), tower.embed_texts(["a photo of a cat"]))
     np.testing.assert_array_equal(encoder.images("faces", IMAGES).vectors, vectors)
     assert (encoder.family, encoder.logit_scale) == ("stored_images", tower.logit_scale)
+
+
+def test_classes_are_asked_where_every_text_of_every_template_is_stored(tmp_path):
+    suite = zero_shot_suite(["tench", "goldfish"], ZeroShotSettings(templates=("a {}", "the {}")))
+    assert suite.embedded == ("a tench", "the tench", "a goldfish", "the goldfish")
+    clip_retrieval(tmp_path, PATHS, VECTORS)
+    for names, lacking in ((suite.embedded, ()), (suite.embedded[:3], ("the goldfish",))):
+        texts(tmp_path, names, OF_TEXTS[: len(names)])
+        encoder = opened(tmp_path)
+        assert answers(FAMILIES[encoder.family], suite)
+        files = checkpoint_files(
+            "e", f"stored:{tmp_path}", project=tmp_path, fetched=tmp_path, embeddings=EmbeddingsSettings()
+        )
+        assert lacking_texts(files, suite) == lacking
+    texts(tmp_path, suite.embedded, OF_TEXTS[:4])
+    classes = embed_classes(opened(tmp_path), suite, ShardCache(UPath(tmp_path / "cache"))).array
+    units = OF_TEXTS[:4] / np.linalg.norm(OF_TEXTS[:4], axis=1, keepdims=True)
+    means = units.reshape(2, 2, -1).mean(axis=1)
+    np.testing.assert_allclose(classes, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-6)
