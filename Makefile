@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-growth docs notebooks screenshots ui report clean help
+        bench-generation bench-language bench-growth bench-utility docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -74,6 +74,9 @@ bench-generation: $(READY)  ## answers of a LLaVA with what is shared, against `
 
 bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, against scikit-learn and pandas
 	@$(BIN)/python -m benchmarks.language
+
+bench-utility: $(READY)  ## plan and audit of 50,000 images in 1,000 classes, laid out as ImageNet's
+	@$(BIN)/python -m benchmarks.utility
 
 bench-growth: $(READY)  ## time and memory of 1,000 to 1,000,000 records, with the exponents' bar
 	@$(BIN)/python -m benchmarks.growth

@@ -49,10 +49,10 @@ def write_vectors(root: Path, wnids: list[str], paths: list[str]) -> None:
     rng = np.random.default_rng(1)
     classes = rng.normal(size=(len(wnids), WIDTH)).astype(np.float32)
     suite = zero_shot_suite(wnids, ZeroShotSettings())
-    templates = len(suite.ensemble)
+    of_text = dict(zip(suite.embedded, np.repeat(np.arange(len(wnids)), len(suite.ensemble))))  # two names stand twice
     kinds = {
         "img": ("image_path", paths, np.repeat(classes, PER_CLASS, axis=0), 6.0),
-        "text": ("caption", list(suite.embedded), np.repeat(classes, templates, axis=0), 1.0),
+        "text": ("caption", list(of_text), classes[list(of_text.values())], 1.0),
     }
     for kind, (column, names, directions, noise) in kinds.items():
         vectors = directions + noise * rng.standard_normal(directions.shape, dtype=np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -509,7 +510,8 @@ def class_names(labels: Sequence[str], names: Mapping[str, str]) -> tuple[str, .
     ------
     ConfigError
         If `names` has a label that the dataset has not, or two classes are called the same: nothing could tell them
-        apart.
+        apart. ImageNet's names are taken as open_clip has them, with two missiles and two sunglasses: of such a pair
+        the first class is always chosen, there as here.
     """
     if unknown := sorted(names.keys() - set(labels)):
         raise ConfigError(
@@ -520,7 +522,9 @@ def class_names(labels: Sequence[str], names: Mapping[str, str]) -> tuple[str, .
         )
     known = imagenet_names() if labels and all(map(_WNID.fullmatch, labels)) else {}
     called = tuple(names.get(label) or known.get(label) or label.replace("_", " ") for label in labels)
-    if twice := sorted({name for name in called if called.count(name) > 1}):
+    times = Counter(called)
+    given = {name for label, name in zip(labels, called) if known.get(label) != name}
+    if twice := sorted(name for name in given if times[name] > 1):
         raise ConfigError(
             "two classes are called the same",
             where="zero_shot.names",
@@ -544,10 +548,16 @@ def zero_shot_suite(labels: Sequence[str], settings: ZeroShotSettings) -> Suite:
     ConfigError
         As `class_names` does.
     """
-    templates = templates_of(settings)
+    templates, names = templates_of(settings), class_names(labels, settings.names)
+    times = Counter(names)
     candidates = tuple(
-        Candidate(id=label, text=f"{name} (mean of {len(templates)} templates)", category="class", word=name)
-        for label, name in zip(labels, class_names(labels, settings.names))
+        Candidate(
+            id=label,
+            text=f"{name if times[name] == 1 else f'{name}, {label}'} (mean of {len(templates)} templates)",
+            category="class",
+            word=name,
+        )
+        for label, name in zip(labels, names)
     )
     source = "Radford et al. 2021, section 3.1; class names and templates of open_clip.zero_shot_metadata"
     return Suite(ZERO_SHOT, "utility", 1, source, candidates, attribute="label", ensemble=templates)

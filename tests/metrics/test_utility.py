@@ -124,6 +124,10 @@ def test_names_and_templates_are_open_clips():
         zero_shot_suite(["a"], ZeroShotSettings()).hash
         != zero_shot_suite(["a"], ZeroShotSettings(templates="simple")).hash
     )
+    every = zero_shot_suite([*names], ZeroShotSettings())
+    assert (len({each.text for each in every.candidates}), len({each.word for each in every.candidates})) == (1000, 998)
+    with pytest.raises(ConfigError, match="called the same"):
+        class_names(["n01440764", "n01443537"], {"n01443537": "tench"})
     for names in ({"c": "x"}, {"a": "b"}):
         with pytest.raises(ConfigError):
             class_names(["a", "b"], names)
