@@ -70,7 +70,7 @@ def require_held(workspace: Workspace, dataset: str, model: str, suites: Sequenc
         for suite in suites:
             if lacking := lacking_texts(files, suite):
                 raise EncodingError(
-                    f"{len(lacking)} of {len(suite.embedded)} prompts of the suite `{suite.id}` have no stored embedding",
+                    f"{len(lacking)} of {len(suite.embedded)} texts of the suite `{suite.id}` have no stored embedding",
                     where=files.texts,
                     found=f"nothing for `{lacking[0]}`",
                     expected="every prompt, letter by letter",
