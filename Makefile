@@ -19,6 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -c 'import torchvision' 2>/dev/null || $(BIN)/python -m plumbline.checkpoints.operators
 	@touch $@
 
 audit: $(READY)  ## set up what is missing, audit the planted world, write the report

@@ -1,15 +1,13 @@
 """The plan of an audit: how many images and questions, from the audit file and what is stored; no model is loaded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import polars as pl
 
 from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.studies import DatasetSize, published_sizes
-from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.datasets.records import Refusal
 from plumbline.encoders.plan import (
@@ -25,7 +23,6 @@ from plumbline.generators.design import asked_rows
 from plumbline.generators.families import how_it_reads
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import Plan, PlannedSlice, plan_slice, published_slices
-from plumbline.metrics.disparities import planned_detectable
 from plumbline.mitigations.text_mitigations import TextMitigationSettings
 from plumbline.recording import unrecorded
 from plumbline.statistics.groups import Groups, attribute_groups
@@ -217,62 +214,12 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
     )
 
 
-@dataclass(frozen=True)
-class PlannedPower:
-    """What an audit can find between the groups of an attribute of a dataset.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-        Images of each group.
-    skew, parity : float
-        Max Skew and parity difference that 80% of such audits find, see `planned_detectable`; nan for none.
-    tests, level : int, float
-        Tests of Max Skew that are corrected together, and the p that a lone difference among them needs.
-    """
-
-    dataset: str
-    attribute: str
-    sizes: tuple[int, ...]
-    skew: float
-    parity: float
-    tests: int
-    level: float
-
-
 def recorded_groups(workspace: Workspace) -> dict[str, list[Groups]]:
     """Return the groups of the datasets that have been read."""
     datasets = dict.fromkeys(dataset for dataset, _ in workspace.audit.cells)
     records = {dataset: committed for dataset in datasets if (committed := recorded(workspace, dataset))}
     lake = workspace.lake
     return {dataset: attribute_groups(lake.read_table("records", manifest=one)) for dataset, one in records.items()}
-
-
-def planned_power(
-    workspace: Workspace, groups: Mapping[str, Sequence[Groups]], *, rate: float
-) -> Iterator[PlannedPower]:
-    """Give what an audit can find between groups of the datasets that outcome suites are asked of.
-
-    Parameters
-    ----------
-    groups : mapping of str to sequence of Groups
-        By dataset.
-    rate : float
-        Assumed share of images in an event.
-    """
-    events = dict.fromkeys((dataset for dataset, _ in workspace.audit.cells), 0)
-    for (dataset, _), suites in workspace.audit.cells.items():
-        asked = [workspace.suite(name) for name in suites if name not in (*TRIDENT_SUITES, ZERO_SHOT)]
-        events[dataset] += sum(len(suite.skewed_events) for suite in asked if suite.family == "outcomes")
-    groups = {dataset: of_dataset for dataset, of_dataset in groups.items() if events.get(dataset)}
-    tests = sum(events[dataset] * len(of_dataset) for dataset, of_dataset in groups.items())
-    for dataset, of_dataset in groups.items():
-        for each in of_dataset:
-            sizes = np.bincount(each.codes[each.codes >= 0], minlength=len(each.names))
-            if (sizes > 0).sum() > 1:
-                level = 0.05 / tests
-                skew, parity = planned_detectable(sizes[sizes > 0], rate=rate, level=level)
-                yield PlannedPower(dataset, each.attribute, tuple(sizes[sizes > 0]), skew, parity, tests, level)
 
 
 def plan_generation(

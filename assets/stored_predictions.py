@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from plumbline.catalog.suites import Suite
 from plumbline.checkpoints.addresses import parse_address
+from plumbline.commands.places import here
 from plumbline.config.entries import Predictions
 from plumbline.datasets.folder import TABLE_KINDS
 from plumbline.encoders.families import Capability, Family
@@ -12,7 +13,6 @@ from plumbline.encoders.stored_predictions import PredictionTable, require_same_
 from plumbline.errors import EncodingError
 from plumbline.reasons import Reason, reason
 from plumbline.recording import unrecorded
-from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
 
@@ -26,7 +26,7 @@ def prediction_table(workspace: Workspace, dataset: str, model: str) -> Predicti
     """
     with unrecorded():  # its content counts, by the version of the checkpoint
         entry, of = workspace.dataset_entry(dataset), workspace.audit.encoders[model]
-    path = parse_address(of.address, project=PROJECT).folder_in(workspace.fetched)
+    path = parse_address(of.address, project=here()).folder_in(workspace.fetched)
     settings = of.predictions or Predictions()
     image = entry.map.path if entry.map is not None and entry.map.path else settings.image
     if path.is_dir():

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, say, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, say
 
 
 def sample_annotations_command(

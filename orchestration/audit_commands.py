@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, errors, safe, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import (
+    ConfigOption,
+    DatasetOption,
+    ImagesOption,
+    LabelsOption,
+    MapOption,
+    ModelOption,
+    SuiteOption,
+    console,
+    errors,
+    safe,
+)
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
@@ -25,8 +37,21 @@ ForceOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and why; compute nothing.")]
 
 
-def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_run: DryRunOption = False) -> None:
+def audit_command(
+    config: ConfigOption = None,
+    force: ForceOption = None,
+    dry_run: DryRunOption = False,
+    model: ModelOption = None,
+    images: ImagesOption = None,
+    labels: LabelsOption = None,
+    map_: MapOption = None,
+    dataset: DatasetOption = None,
+    suite: SuiteOption = None,
+) -> None:
     """Audit every encoder × dataset of the audit file and write the report.
+
+    Without a file, `--model`, `--images` and their like say what is audited; the audit file that they stand for is
+    written beside the report.
 
     Only what is out of date is computed: what was computed from other data, checkpoints, prompts, settings or code.
 
@@ -35,8 +60,14 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     Exits with 1 if any step failed.
     """
     start, workspace = time.monotonic(), workspace_of(config)
+    from plumbline.commands.options import AskedByOptions
+
+    asked = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
+    if asked is not None:
+        workspace = workspace_of(asked.write(workspace.home / "audit.yaml"))
     audited = workspace.audit
     console.print(f"[bold]{safe(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
+    from assets.plans import recorded
     from orchestration.audit_plan import AuditPlan
     from orchestration.audit_run import AuditRun, Outcome
     from orchestration.definitions import defs
@@ -44,6 +75,7 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     from orchestration.interrupt import interrupt_told
     from orchestration.items import ItemRunner
     from orchestration.watched_folder import find_checkpoints
+    from plumbline.commands.checks import doomed_datasets, require_undoomed
     from resources.asking_endpoints import ask_endpoints
 
     if audited.watch is not None:
@@ -52,6 +84,8 @@ def audit_command(config: ConfigOption = None, force: ForceOption = None, dry_ru
     try:
         with interrupt_told(_say_stopping), audit_lock(workspace):
             plan.require_possible()
+            unread = [dataset for dataset in audited.used_datasets if recorded(workspace, dataset) is None]
+            require_undoomed(doomed_datasets(audited, unread, home=workspace.home), audited, workspace.audit_path)
             for model, reason in plan.aside.items():
                 console.print(f"{model} is left aside: {reason}", style="red", markup=False, highlight=False)
             if not dry_run:  # it costs tokens

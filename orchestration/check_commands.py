@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from orchestration.terminal import ConfigOption, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, RateOption
 
 
-def check_command(
-    config: ConfigOption = None,
-    rate: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="Share of images with a harmful label, for what can be found.")
-    ] = 0.1,
-) -> None:
+def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     """Look at the data and models of the audit file, in seconds: nothing is embedded, no model is loaded.
 
     Says of each dataset how many images are listed and refused, by code, with examples; which groups there are, and
     which rows have none; what an audit of this size can detect; and of each model what is wrong with its files. Exits
     with 2 where the audit is bound to fail.
     """
-    from orchestration.checked import print_checks
+    from plumbline.commands.checks import print_checks
+    from resources.lvlms import wrong_models
 
-    if print_checks(workspace_of(config), rate=rate):
+    workspace = workspace_of(config)
+    if print_checks(workspace.audit, home=workspace.home, generators=wrong_models(workspace), rate=rate):
         raise typer.Exit(2)

@@ -1,8 +1,6 @@
 """The command `plumbline`: thin over Dagster, so that whatever it does can be seen and repeated in the UI."""
 
 import gc
-import sys
-from typing import Annotated
 
 import typer
 
@@ -14,11 +12,9 @@ from orchestration.explain_commands import explain_command
 from orchestration.export_commands import export_command, export_mitigation_command, verify_command
 from orchestration.fetch_commands import fetch_command
 from orchestration.plan_commands import plan_command
-from orchestration.suite_commands import suite_command
-from orchestration.terminal import console, errors, say_warnings_plainly
 from orchestration.view_commands import scorecard_command, status_command, ui_command
-from plumbline.errors import PlumblineError
-from plumbline.version import __version__
+from plumbline.commands.audits import init_command, suite_command
+from plumbline.commands.main import VersionOption, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,28 +27,20 @@ app = typer.Typer(
 known) and ends with a table of findings and the path of a report. `plumbline ui` shows the same audit as a graph of
 assets in Dagster and as runs in MLflow.
 
-**Audit your own**: put a checkpoint under `encoders:` and a folder under `datasets:` in `audit.yaml`, run
-`plumbline fetch ID` if the checkpoint is on a hub, then `plumbline audit`.
+**Audit your own**: `plumbline init FOLDER --model CHECKPOINT --to mine.yaml` writes an audit file for a folder of
+images, `plumbline check --config mine.yaml` looks at data and model in seconds, then `plumbline audit --config
+mine.yaml`; `plumbline fetch ID` first, if the checkpoint is on a hub.
 """,
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        console.print(__version__, highlight=False)
-        raise typer.Exit
-
-
 @app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None: ...
+def _options(version: VersionOption = False) -> None: ...
 
 
 # In the order in which `plumbline --help` lists them.
 for _name, _command in {
+    "init": init_command,
     "fetch": fetch_command,
     "scorecard": scorecard_command,
     "explain": explain_command,
@@ -77,11 +65,6 @@ _COLLECT_AFTER = (20_000, 20, 50)
 
 def main() -> None:
     """Run the command line; errors that have a remedy are shown without a traceback."""
-    say_warnings_plainly()
     # Modules make a million objects, nearly all of which stay: Python's own thresholds walk them over and over.
     gc.set_threshold(*_COLLECT_AFTER)
-    try:
-        app()
-    except PlumblineError as error:
-        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+    run(app)

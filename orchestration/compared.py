@@ -8,7 +8,7 @@ from rich.table import Table
 
 from assets.audit_changes import changes_of
 from assets.audit_comparison import compare_audits, compare_checkpoints
-from orchestration.terminal import safe
+from plumbline.commands.terminal import safe
 from plumbline.errors import ConfigError
 from plumbline.provenance.diff.tables import REGRESSED
 from plumbline.report.changes import TITLES, Changes

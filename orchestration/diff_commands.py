@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, say, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, console, say
 
 # Not 0: a script that asks whether anything got worse must not take "not known" for "no". 2 is an error.
 _NOT_KNOWN = 3

@@ -10,8 +10,9 @@ import yaml
 from dagster._config import process_config
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
+from plumbline.commands.places import from_here
 from plumbline.errors import ConfigError
-from resources.checkout import PROJECT, from_checkout
+from resources.checkout import PROJECT
 
 VARIABLE, CONFIG_VARIABLE = "PLUMBLINE_EXECUTOR", "PLUMBLINE_EXECUTOR_CONFIG"
 IN_PROCESS = "in_process"
@@ -73,7 +74,7 @@ def _settings() -> dict[str, Any] | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if not named:
         return None
-    path = from_checkout(named)
+    path = from_here(named)
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:

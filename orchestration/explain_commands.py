@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, working, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, console, working
 
 Filter = Annotated[str | None, typer.Option(help="Filter: value of the column of this name.")]
 

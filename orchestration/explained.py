@@ -8,7 +8,7 @@ from rich.table import Table
 
 from assets.explanation import explain, write_page
 from assets.findings import headline_reading
-from orchestration.terminal import safe, working
+from plumbline.commands.terminal import safe, working
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.chain import STATES, damaged
 from plumbline.provenance.explanation import Explanation, change_text, estimate_text, find_row

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, say, working, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, console, say, working
 
 if TYPE_CHECKING:
     from resources.workspace import Workspace

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, safe, say, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption, console, safe, say
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, workspace_of
+from orchestration.audit_file import workspace_of
+from plumbline.commands.terminal import ConfigOption
 
 # Nobody's measurement: what one GPU of a data centre does not fall short of with ViT-L/14 and decoding by a few cores
 # (clip-retrieval publishes 312 images/s for one A100), and round numbers for pairs and tokens.

@@ -1,8 +1,6 @@
 """What `plumbline plan` shows: what an audit would still embed and ask, how long, and what it costs."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isnan
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -10,23 +8,17 @@ from rich.table import Table
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
 from assets.own_code import require_own_code
-from assets.plans import (
-    PlannedPower,
-    absent_datasets,
-    plan_encoders,
-    plan_generation,
-    planned_power,
-    recorded,
-    recorded_groups,
-)
-from orchestration.terminal import console, safe, say
+from assets.plans import absent_datasets, plan_encoders, plan_generation, recorded, recorded_groups
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
+from plumbline.commands.checks import print_detectable
+from plumbline.commands.terminal import console, safe, say
 from plumbline.config.entries import Limit
 from plumbline.config.reproduction import reproduction, run_of
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
 from plumbline.generators.plan import Plan
+from plumbline.metrics.planned_power import planned_power
 from resources.lvlms import require_readable
 from resources.workspace import Workspace
 
@@ -70,7 +62,9 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
         _print_encoders(encoders, images, pairs)
         for encoder, reason in encoders.unreadable.items():
             say(f"{encoder} is left aside: {reason}")
-        print_detectable(planned_power(workspace, recorded_groups(workspace), rate=rate), rate)
+        print_detectable(
+            planned_power(workspace.audit.cells, recorded_groups(workspace), rate=rate, suite=workspace.suite), rate
+        )
         for (dataset, encoder), reason in left_out(workspace).items():
             say(f"{dataset} | {encoder}: {reason}")
     if workspace.audit.designs:
@@ -107,31 +101,6 @@ def _print_encoders(encoders: EncoderPlan, images: Rate, pairs: Rate) -> None:
         + (at_pairs if encoders.pairs_to_score else "")
         + f"; {'' if encoders.widths_are_known else 'at least '}{_size(encoders.least_bytes)}"
         + " of disk for embeddings, logits and records"
-    )
-
-
-def print_detectable(found: Iterable[PlannedPower], rate: float) -> None:
-    """Print which differences between groups the audit can find, at an assumed share of images in an event."""
-    found = list(found)
-    if not found:
-        return
-    table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
-        table.add_column(name, justify="left" if "|" in name else "right")
-    for one in found:
-        table.add_row(
-            safe(f"{one.dataset} | {one.attribute}"),
-            f"{len(one.sizes):,}",
-            f"{sum(one.sizes):,}",
-            f"{min(one.sizes):,}",
-            "none" if isnan(one.skew) else f"{one.skew:.2g}",
-            "none" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
-        )
-    console.print(table)
-    say(
-        f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
-        f"at p = {found[0].level:.2g}, which the correction of {found[0].tests:,} tests requires of a lone difference. "
-        "Images are counted as independent."
     )
 
 

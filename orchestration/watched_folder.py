@@ -8,13 +8,13 @@ import dagster as dg
 from assets.asked_cells import cell_suites, require_mitigations
 from orchestration.observing import new_partitions
 from plumbline.checkpoints.folders import require_complete
+from plumbline.commands.places import from_here
 from plumbline.config.entries import Watch
 from plumbline.config.values import SLUG
 from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.generators.folders import generator_contents
-from resources.checkout import from_checkout
 from resources.watched import keep_watched, watched_checkpoints
 from resources.workspace import Workspace
 
@@ -56,7 +56,7 @@ def find_checkpoints(workspace: Workspace) -> WatchedCheckpoints:
     audit, watched = workspace.audit, WatchedCheckpoints()
     if audit.watch is None:
         return watched
-    folder = from_checkout(audit.watch.folder)
+    folder = from_here(audit.watch.folder)
     if not folder.is_dir():
         raise ConfigError(
             "the watched folder is not there",

@@ -5,7 +5,7 @@ No thread that this starts is in the way of a fork: they are those of allocators
 
 import importlib
 
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 
 LIBRARIES = (
     "mlflow.store.tracking.sqlalchemy_store",

@@ -26,8 +26,8 @@ from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
 from orchestration.items import Done, Item, ItemRunner
 from orchestration.jobs import CHECKED
-from orchestration.terminal import say_warnings_plainly
 from plumbline.checkpoints.device import visible_gpus
+from plumbline.commands.terminal import say_warnings_plainly
 from plumbline.concurrency import share_cores, usable_cores
 from plumbline.config.audit import Audit
 from plumbline.errors import PlumblineError

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.checkpoints.addresses import parse_address
+from plumbline.commands.places import here
 from plumbline.datasets.sources import HUB, obtaining
 from plumbline.errors import ConfigError
 from plumbline.world.folders import PLANTED
-from resources.checkout import PROJECT
 from resources.fetched_note import NOTE
 from resources.workspace import Workspace
 
@@ -74,7 +74,7 @@ def fetchable(workspace: Workspace) -> list[Fetchable]:
     parts: dict[Kind, Mapping[str, Any]] = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}
     for kind, name, entry in ((k, n, e) for k, entries in parts.items() for n, e in entries.items()):
         text = getattr(entry, "loaded_address", getattr(entry, "address", None))
-        address = None if text is None else parse_address(text, project=PROJECT)
+        address = None if text is None else parse_address(text, project=here())
         if address is not None and address.folder is None:
             there = (workspace.fetched / address.slug / NOTE).is_file()
             lines.append(Fetchable(Wanted(kind, name), address.text, "from the hub", there))

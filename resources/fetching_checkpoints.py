@@ -12,14 +12,14 @@ from upath import UPath
 
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.conversion import SUFFIXES, convert_to_safetensors
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
+from plumbline.commands.places import here
 from plumbline.digests import digest_file
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
 from plumbline.generators.folders import generator_contents
 from plumbline.scorers.classifier import classifier_files
 from plumbline.storage.files import commit_bytes
-from resources.checkout import PROJECT
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
 from resources.hub import asking_the_hub, writing
@@ -175,10 +175,10 @@ class _Wanted:
             generator_contents(folder, self.id)
             return {}
         if self.kind == "scorer":
-            classifier = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
+            classifier = classifier_files(f"local-dir:{folder}", project=here(), fetched=folder)
             return {classifier.weights[0].name: classifier.weights_sha256}
-        here = Address(self.address.text, folder=folder)
-        files = locate(here, fetched=folder, encoder=self.id, family=self.family)
+        in_folder = Address(self.address.text, folder=folder)
+        files = locate(in_folder, fetched=folder, encoder=self.id, family=self.family)
         return {files.weights[0].name: files.weights_sha256}
 
 
@@ -295,7 +295,7 @@ def _wanted(workspace: Workspace, encoder: str, newest: bool, kind: Kind) -> _Wa
     text = getattr(entry, "loaded_address", getattr(entry, "address", None))
     if text is None:
         raise CheckpointError(f"this {kind} has no checkpoint to fetch", found=encoder)
-    address = parse_address(text, project=PROJECT)
+    address = parse_address(text, project=here())
     if address.folder is not None:
         raise CheckpointError("a local folder needs no fetching", found=text)
     if newest and address.revision is not None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plumbline.commands.places import from_here
 from plumbline.datasets.sources import HUB, DatasetAddress, dataset_folder, obtaining, parse_dataset_address
 from plumbline.datasets.unpacking import Extracted, extract_archive
 from plumbline.errors import DatasetError
 from plumbline.world.folders import PLANTED
-from resources.checkout import from_checkout
 from resources.fetched_note import NOTE, file_digests, write_note
 from resources.fetching_aside import built_aside
 from resources.hub import asking_the_hub, writing
@@ -92,7 +92,7 @@ def extract_dataset(
             expected="root: the folder to extract into",
             hint=f"write that folder as `root` of `{dataset}`",
         )
-    folder = from_checkout(root)
+    folder = from_here(root)
     return ExtractedDataset(folder, extract_archive(archive, folder, progress=progress))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
+from plumbline.commands.places import here
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.generators.backend import Backend
@@ -18,7 +19,6 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.recording import unrecorded
 from plumbline.scorers.scorer import Scorer
 from plumbline.storage.files import commit_bytes
-from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LvlmPool:
         key = (scorer_version(self._workspace, name), placement_of(self._workspace))
         if name not in self._scorers or self._scorers[name][0] != key:
             loaded = settings.load(
-                project=PROJECT, fetched=self._workspace.fetched, placement=placement_of(self._workspace)
+                project=here(), fetched=self._workspace.fetched, placement=placement_of(self._workspace)
             )
             self._scorers[name] = (key, loaded)
         return self._scorers[name][1]
@@ -141,7 +141,7 @@ def scorer_version(workspace: Workspace, name: str) -> str:
     """
     with unrecorded():
         settings = workspace.audit.scorers[name]
-        content = settings.content(project=PROJECT, fetched=workspace.fetched)
+        content = settings.content(project=here(), fetched=workspace.fetched)
         version = digest_json([settings.model_dump(mode="json"), content])
     workspace.note("scorer", name, value=version)
     return version
@@ -155,6 +155,18 @@ def unusable_models(workspace: Workspace) -> dict[str, PlumblineError]:
             usable_version(workspace, model)
         except PlumblineError as error:
             wrong[model] = error
+    return wrong
+
+
+def wrong_models(workspace: Workspace) -> dict[str, str]:
+    """Return every generative model that is asked anything -> what is wrong with its files, else an empty text."""
+    wrong = dict.fromkeys(workspace.audit.asked_models, "")
+    for model in wrong:
+        try:
+            if workspace.lvlm_entry(model).address is not None:
+                readable_files(workspace, model)
+        except PlumblineError as error:
+            wrong[model] = str(error)
     return wrong
 
 

@@ -17,12 +17,12 @@ from plumbline.catalog.suites import RELEASED, Suite, load_suite
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
+from plumbline.commands.places import dataset_place, default_home, from_here, here
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
 from plumbline.config.parts import with_current_keys
 from plumbline.config.recorded import recorded
-from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.errors import ConfigError
@@ -32,8 +32,6 @@ from plumbline.own_code import code_digest
 from plumbline.recording import current, note, unrecorded
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, SeenLake, named_audit, read_record
-from plumbline.world.folders import PLANTED, ensure
-from resources.checkout import PROJECT, from_checkout
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
 
@@ -68,7 +66,7 @@ def _as_it_was(record: AuditRecord) -> Audit:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The audit file in force, and where its inputs and results lie; relative paths start at the checkout.
+    """The audit file in force, and where its inputs and results lie; relative paths start in the folder of the command.
 
     Attributes
     ----------
@@ -87,15 +85,12 @@ class Workspace:
     @classmethod
     def from_environment(cls) -> Workspace:
         """Read `PLUMBLINE_AUDIT` (default `audit.yaml`) and `PLUMBLINE_HOME` (default `.plumbline`)."""
-        return cls(
-            audit_path=from_checkout(os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")),
-            home=from_checkout(os.environ.get("PLUMBLINE_HOME", ".plumbline")),
-        )
+        return cls(audit_path=from_here(os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")), home=default_home())
 
     @classmethod
     def standard(cls) -> Workspace:
-        """Return the workspace of the checkout itself: `audit.yaml` and `.plumbline`."""
-        return cls(audit_path=PROJECT / "audit.yaml", home=PROJECT / ".plumbline")
+        """Return the workspace of the folder itself: `audit.yaml` and `.plumbline`."""
+        return cls(audit_path=here() / "audit.yaml", home=here() / ".plumbline")
 
     def of_audit(self, audit: str) -> Workspace:
         """Return the workspace as it was for a recorded audit: its id, its start, `newest` or `newest~1`."""
@@ -161,7 +156,7 @@ class Workspace:
         if root and "://" in root:
             # Another process or machine writes there too: what was listed once is not the truth.
             return UPath(root, use_listings_cache=False)
-        return _local_root(self.home / "lake" if root is None else from_checkout(root))
+        return _local_root(self.home / "lake" if root is None else from_here(root))
 
     @property
     def identities(self) -> Path:
@@ -269,15 +264,11 @@ class Workspace:
         """Return a dataset's folder; a folder of the planted world is written on first use."""
         with unrecorded():  # what is read of it is noted by who reads it
             root = self.dataset_entry(dataset).root
-        if root.startswith(PLANTED):
-            return ensure(root.removeprefix(PLANTED), self.home / "world")
-        if root.startswith(HUB):
-            return dataset_folder(root, self.home)
-        return from_checkout(root)
+        return dataset_place(root, home=self.home)
 
     def checkpoint_folder(self, address: str) -> Path:
         """Return where the checkpoint of an address lies, whether it is there or not."""
-        return parse_address(address, project=PROJECT).folder_in(self.fetched)
+        return parse_address(address, project=here()).folder_in(self.fetched)
 
     def encoder_folder(self, encoder: str) -> Path:
         """Return where an encoder's checkpoint lies as the libraries read it: converted, where it was a pickle."""
@@ -294,7 +285,7 @@ class Workspace:
         files = checkpoint_files(
             encoder,
             entry.address,
-            project=PROJECT,
+            project=here(),
             fetched=self.fetched,
             family=entry.family,
             model=entry.model,
@@ -303,18 +294,6 @@ class Workspace:
         )
         self.note("encoder_checkpoint", encoder, value=files.version)
         return files
-
-    def checkpoint_at(self, address: str) -> CheckpointFiles:
-        """Return the files of a checkpoint that the audit file need not name.
-
-        Raises
-        ------
-        ConfigError
-            If it is no address.
-        CheckpointError
-            If nothing is there.
-        """
-        return checkpoint_files(address, address, project=PROJECT, fetched=self.fetched)
 
     def lvlm_entry(self, model: str) -> LvlmEntry:
         """Return a generative model's entry of the audit file."""
@@ -331,7 +310,7 @@ class Workspace:
         if entry.address is None:
             raise ConfigError("this model is no checkpoint: it has no files", where=self.audit_path, found=model)
         return generator_files(
-            model, entry.address, project=PROJECT, fetched=self.fetched, thinking=entry.thinking, sizes=sizes
+            model, entry.address, project=here(), fetched=self.fetched, thinking=entry.thinking, sizes=sizes
         )
 
     def decoding(self, model: str) -> Decoding:
@@ -405,22 +384,22 @@ class Workspace:
         return digest_json([files.family, files.digest, *switched])
 
     def user_file(self, path: str) -> Path:
-        """Return the place of a file that the audit file names; relative paths start at the checkout.
+        """Return the place of a file that the audit file names; relative paths start in the folder of the command.
 
         Raises
         ------
         ConfigError
             If there is no such file.
         """
-        path_in_checkout = from_checkout(path)
-        if not path_in_checkout.is_file():
+        place = from_here(path)
+        if not place.is_file():
             raise ConfigError(
                 "a file that the audit file names is not there",
                 where=self.audit_path,
                 found=path,
-                expected=f"a file at {path_in_checkout}: relative paths start at the checkout",
+                expected=f"a file at {place}: relative paths start in the folder of the command",
             )
-        return path_in_checkout
+        return place
 
 
 class _SeenWorkspace(Workspace):

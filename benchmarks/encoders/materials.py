@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from resources.checkout import PROJECT

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 
 IMAGE_TOKENS = 576
 SIDE, PATCH = 336, 14

@@ -18,7 +18,7 @@ from benchmarks.generation.checkpoint import drawn, trained_tokenizer
 from benchmarks.statistics.contest import Peer, Row, timed
 from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_file
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.generators.folders import generator_files, load_backend

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from upath import UPath
 
 from plumbline.checkpoints.folders import file_digest, model_files
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.storage.files import commit_bytes
@@ -21,43 +21,6 @@ from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
-
-_SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-)
-
-# A torch Library takes its declarations back when it is collected.
-_declared: list[Any] = []
-
-
-def declare_missing_operators() -> bool:
-    """Make `import torchvision` work where its compiled operators do not load.
-
-    torchvision from PyPI is built against CUDA. Beside a torch that is not, its extension cannot be loaded
-    and its import stops with ``operator torchvision::nms does not exist``, though open_clip and transformers
-    use only its PIL transforms. Call this before the first import of torchvision, open_clip or transformers'
-    image processors. Nothing is declared where the real operators load, and a second call does nothing.
-
-    Returns
-    -------
-    bool
-        Whether the schemas had to be declared, by this call or an earlier one.
-    """
-    import torch
-
-    if not _declared:
-        try:
-            importlib.import_module("torchvision")
-        except RuntimeError:
-            library = torch.library.Library("torchvision", "FRAGMENT")
-            for schema in _SCHEMAS:
-                library.define(schema)
-            _declared.append(library)
-        except ImportError:  # nobody can import it then
-            return False
-    return bool(_declared)
-
 
 # Models of open_clip and transformers, whole and from this disk alone.
 

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
-from plumbline.catalog.suites import TRIDENT_SUITES, UTILITY, ZERO_SHOT, Suite, data_of, shows_mitigation, suite_of
+from plumbline.catalog.suites import (
+    TRIDENT_SUITES,
+    UTILITY,
+    ZERO_SHOT,
+    Suite,
+    data_of,
+    load_suite,
+    shows_mitigation,
+    suite_of,
+)
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.entries import (
     AuditEntry,
@@ -117,6 +126,11 @@ class Audit(Part):
     def suites_of_files(self) -> dict[str, Suite]:
         """Return the suites that entries name by a path, by the name of the file."""
         return {name: suite_of(content) for name, content in self.own_suites.items()}
+
+    def suite(self, name: str) -> Suite:
+        """Return a suite that entries name, of a file or by its name."""
+        own = self.suites_of_files.get(name)
+        return load_suite(name) if own is None else own
 
     def suite_family(self, name: str) -> str:
         """Return the family of a suite."""

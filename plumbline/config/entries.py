@@ -286,7 +286,7 @@ class Watch(Part):
     """A folder into which checkpoints are dropped, each a folder named by its id."""
 
     folder: str
-    """holds a folder for each checkpoint; relative paths start at the checkout"""
+    """holds a folder for each checkpoint; relative paths start in the folder of the command"""
     like: Slug
     """id of the encoder or local generative model that they are audited like"""
 

@@ -207,7 +207,8 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
+        hint = "`plumbline init FOLDER` writes one; `--config FILE` names another"
+        raise ConfigError("the audit file cannot be read", where=path, found=error.strerror, hint=hint) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         bad_byte = f"byte {error.object[error.start]:#04x} on line {line}"

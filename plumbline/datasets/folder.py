@@ -76,6 +76,12 @@ def _index(value: str) -> str:
     return value
 
 
+def _below(value: str) -> str:
+    if leads_out(value):
+        raise ValueError("a folder below the dataset's root")
+    return value
+
+
 def _record_column(value: str) -> str:
     if value in _OWN or len(_text(value)) > _MOST_NAME:
         raise ValueError(f"a name of at most {_MOST_NAME} characters, none of {', '.join(sorted(_OWN))}")
@@ -96,6 +102,7 @@ def _class_set(value: str) -> str:
 
 Text = Annotated[str, BeforeValidator(_quoted), AfterValidator(_text)]
 TableValue = Annotated[str, BeforeValidator(_quoted)]
+Below = Annotated[str, AfterValidator(_text), AfterValidator(_below)]
 Index = Annotated[str, AfterValidator(_text), AfterValidator(_index)]
 RecordColumn = Annotated[str, AfterValidator(_record_column)]
 Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], AfterValidator(_edges)]
@@ -109,6 +116,8 @@ class ColumnMap(Part):
     """CSV or Parquet table, below the dataset's root"""
     path: Text | None = None
     """its column with each image's path, below the root; none in a table of counts"""
+    images: Below | None = None
+    """folder below the root where these paths start; the root itself when absent"""
     columns: dict[RecordColumn, Text] = Field(default_factory=dict)
     """attribute of any name, such as `gender` or `department`, or `split` -> column of the table"""
     values: dict[RecordColumn, dict[TableValue, Text]] = Field(default_factory=dict)
@@ -360,6 +369,8 @@ class MappedFolder(Reader):
 
     def _entry(self, row: Row) -> Entry | Refusal:
         path = row.values[str(self._map.path)]
+        if self._map.images is not None and not leads_out(path):
+            path = f"{self._map.images}/{path}"
         try:
             split = self._value(_SPLIT, row.values) if _SPLIT in self._map.columns else None
         except ImageRejected as error:

@@ -88,7 +88,7 @@ def preview(
     most_refused : float
         Largest share of images that may be quarantined, `thresholds.quarantine_rate` or the dataset's own.
     looked_at : int
-        Images to decode at most.
+        Images to decode at most; of none, what only images can tell is not found.
 
     Raises
     ------
@@ -98,8 +98,8 @@ def preview(
     listed = reader.entries(root)
     by_label = ingest(_Part(reader, listed, has_images=False), root, dataset=dataset)
     entries = [entry for entry in listed if isinstance(entry, Entry)]
-    step = max(1, -(-len(entries) // looked_at))
-    sample = entries[::step] if reader.has_images else []
+    step = max(1, -(-len(entries) // looked_at)) if looked_at else 0
+    sample = entries[::step] if reader.has_images and step else []
     seen = ingest(_Part(reader, sample, has_images=True), root, dataset=dataset) if sample else None
     refused = by_label.quarantine
     share = refused.height / max(1, by_label.listed)
@@ -107,7 +107,7 @@ def preview(
         bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
         refused = pl.concat([refused, bad])
         share += (1 - share) * bad.height / len(sample)
-    failing = _failing(by_label, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step == 1)
+    failing = _failing(by_label, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2)
     return Preview(
         by_label.listed,
         by_label.records.height,

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import torch
 
 
+CONFIGURATIONS = (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)
+"""Files of which a folder must hold one to be a checkpoint of an encoder."""
+
+
 class CheckpointContents(NamedTuple):
     """The family of a checkpoint folder, and what decides in it."""
 
@@ -143,7 +147,7 @@ def locate(
     if address.text.startswith(STORED):
         return CheckpointFiles.read(encoder, address.folder_in(fetched), stored_tables(address, encoder), "stored")
     folder = address.folder_with(
-        (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG),
+        CONFIGURATIONS,
         fetched=fetched,
         what=f"the checkpoint of encoder `{encoder}`",
         fetch=f"`plumbline fetch {encoder}`",

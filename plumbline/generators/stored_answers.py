@@ -45,7 +45,7 @@ class StoredAnswersSettings(Part):
     """Answers that were given elsewhere: nothing is generated."""
 
     files: tuple[str, ...] = Field(min_length=1)
-    """CSV, JSON lines or Parquet; relative paths start at the checkout"""
+    """CSV, JSON lines or Parquet; relative paths start in the folder of the command"""
     columns: AnswerColumns = AnswerColumns()
     """which column is what"""
     prompts: dict[str, str] = Field(default_factory=dict)

@@ -108,7 +108,7 @@ class TextMitigationSettings(MitigationSettings):
     model_config = ConfigDict(serialize_by_alias=True)
 
     from_: str | None = Field(default=None, alias="from")
-    """a safetensors file of parameters that others have fitted; relative paths start at the checkout"""
+    """a safetensors file of parameters that others have fitted; relative paths start in the folder of the command"""
 
     @property
     def trained_on(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -212,6 +212,52 @@ def audit_features(
             found="None",
             expected="such as 100.0, or float(model.logit_scale.exp())",
         )
+    cell, embedded = cell_of_vectors(
+        images,
+        text_features,
+        records,
+        asked,
+        name=name,
+        dataset=dataset,
+        filters=filters or {},
+        logit=logit,
+        logit_scale=logit_scale,
+        unlabelled=labels is None,
+    )
+    table = table_of([cell_frames(cell, embedded, settings, least=min_shown)], settings, margins or {})
+    return Audit(table, settings, cell)
+
+
+class EmbeddedCell(NamedTuple):
+    """A cell, and the vectors of the texts that it was asked, by text."""
+
+    cell: Cell
+    texts: dict[str, NDArray[np.float32]]
+
+
+def cell_of_vectors(
+    images: NDArray[np.float32],
+    text_features: Texts,
+    records: pl.DataFrame,
+    asked: Sequence[Suite],
+    *,
+    name: str,
+    dataset: str,
+    filters: Mapping[str, str],
+    logit: Logit,
+    logit_scale: float | None,
+    unlabelled: bool = False,
+) -> EmbeddedCell:
+    """Return the responses of a model to some suites.
+
+    Parameters
+    ----------
+    images : (n, d) float32
+    records : DataFrame
+        `EXTENDED_SCHEMA` and further attributes, a row an image.
+    unlabelled : bool
+        Whether nothing is known of the images: then their spread is measured too.
+    """
     embedded = _embedded(text_features, asked, width=images.shape[1])
     owners = texts_of(asked)
     vectors = np.stack([embedded[text] for text in owners]) if owners else np.zeros((0, images.shape[1]), np.float32)
@@ -222,13 +268,13 @@ def audit_features(
         arrays=text_products(images, vectors, list(owners.values())),
         texts=list(owners),
         suites=asked,
-        filters={suite: row_filter(chosen) for suite, chosen in (filters or {}).items()},
+        filters={suite: row_filter(chosen) for suite, chosen in filters.items()},
         shared_space=True,
         scaled=logit == "scaled_cosine",
         logit_scale=logit_scale or 1.0,
-        images=images if labels is None else None,
+        images=images if unlabelled else None,
     )
-    return Audit(_table(cell, embedded, settings, margins or {}, least=min_shown), settings, cell)
+    return EmbeddedCell(cell, embedded)
 
 
 def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: int) -> pl.DataFrame:
@@ -243,15 +289,17 @@ def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: in
     return labels_of_shown_groups(records, groups, crossed, least=least)[0]
 
 
-def _table(
-    cell: Cell,
-    embedded: Mapping[str, NDArray[np.float32]],
-    settings: MetricSettings,
-    margins: Mapping[str, float],
-    *,
-    least: int,
-) -> pl.DataFrame:
-    """Return the metric table of one cell and of its text space."""
+class CellFrames(NamedTuple):
+    """The rows of one cell and of its text space, and what they were computed from."""
+
+    identity: str
+    frames: list[pl.DataFrame]
+
+
+def cell_frames(
+    cell: Cell, embedded: Mapping[str, NDArray[np.float32]], settings: MetricSettings, *, least: int
+) -> CellFrames:
+    """Return the rows of every family, and of the text space; groups of fewer than `least` images have no number."""
     digest = dataset_digest(cell.records, pl.DataFrame(schema=QUARANTINE_SCHEMA))
     vectors = digest_json([[text, digest_bytes(vector.tobytes())] for text, vector in embedded.items()])
     hashes = [[name, logits.suite.hash, cell.rows(name).sum().item()] for name, logits in cell.logits.items()]
@@ -264,9 +312,14 @@ def _table(
         frames = [without_small_groups(frame, persons, least=least) for frame in frames]
     lineage = [with_lineage(frame, cell_id=identity, dataset_digest=digest) for frame in frames]
     lineage.append(with_lineage(text_space_rows(cell.model, known, embedded, settings=settings), cell_id=identity))
+    return CellFrames(identity, lineage)
+
+
+def table_of(cells: Sequence[CellFrames], settings: MetricSettings, margins: Mapping[str, float]) -> pl.DataFrame:
+    """Return the metric table of some cells; q is over all of them."""
     return metric_table(
-        lineage,
-        audit_id=digest_json([identity, dict(margins)]),
+        [frame for cell in cells for frame in cell.frames],
+        audit_id=digest_json([*(cell.identity for cell in cells), dict(margins)]),
         confidence=settings.confidence,
         margins=margins,
         permutations=settings.permutations,

@@ -51,7 +51,7 @@ class StoredSettings(ScorerSettings):
                 "a file of stored scores that the audit file names is not there",
                 where="`path` of a scorer of kind `stored`",
                 found=self.path,
-                expected=f"a file at {path}: relative paths start at the checkout",
+                expected=f"a file at {path}: relative paths start in the folder of the command",
             )
         return digest_file(path)
 

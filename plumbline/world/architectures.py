@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.catalog.suites import TRIDENT_SUITES, load_suite, trident_class_sets
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.world.captions import WORDINGS
 
 if TYPE_CHECKING:

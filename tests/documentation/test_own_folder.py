@@ -7,9 +7,9 @@ from fenced_blocks import blocks
 from typer.testing import CliRunner
 
 from documentation.repository_pages import PROJECT
-from orchestration import terminal
 from orchestration.command_line import app
 from plumbline.catalog.suites import suite_names
+from plumbline.commands import terminal
 from plumbline.config.file import read_audit
 from plumbline.datasets.extended import label_shares
 from plumbline.datasets.ingestion import ingest

@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError

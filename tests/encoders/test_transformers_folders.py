@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError

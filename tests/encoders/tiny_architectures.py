@@ -9,7 +9,7 @@ import json
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 
 SIZE = 32
 TEXTS = [

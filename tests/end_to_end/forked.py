@@ -133,7 +133,7 @@ def _prepare() -> None:
     # Whose values are read at import, and set by the program itself before.
     os.environ |= {"HF_HUB_OFFLINE": "1", "GX_ANALYTICS_ENABLED": "false"}
     sys.path[0] = str(PROJECT)
-    from plumbline.checkpoints.loading import declare_missing_operators
+    from plumbline.checkpoints.operators import declare_missing_operators
 
     declare_missing_operators()
     for library in LIBRARIES:
@@ -144,7 +144,7 @@ def _prepare() -> None:
             __import__(f"{package}.{path.stem}" if path.stem != "__init__" else package)
     for module in ("conditions", "executors", "instance", "jobs", "observing", "audit_plan"):
         __import__(f"orchestration.{module}")
-    assert "orchestration.terminal" not in sys.modules, "it reads how wide the terminal is"
+    assert "plumbline.commands.terminal" not in sys.modules, "it reads how wide the terminal is"
     gc.freeze()
     # As for the tests themselves, see their `conftest.py`.
     gc.set_threshold(20_000, 20, 50)

@@ -19,7 +19,7 @@ _LAUNCHER = """
 import base64, io, sys
 import numpy, torch
 from PIL import Image
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 declare_missing_operators()
 torch.set_num_threads(1)
 import transformers.image_processing_backends as backends

@@ -65,7 +65,7 @@ def test_images_and_text_reach_the_model_and_its_answers_come_back(llava, pictur
 
 
 def test_the_answer_is_that_of_the_local_model(llava, pictures):
-    from plumbline.checkpoints.loading import declare_missing_operators
+    from plumbline.checkpoints.operators import declare_missing_operators
 
     declare_missing_operators()
     from transformers import AutoProcessor, LlavaForConditionalGeneration

@@ -8,7 +8,7 @@ be read.
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 
 SIZE = 32
 TEXTS = ["Describe this image in as much detail as possible.", "What is this person like? A story of a chef."]

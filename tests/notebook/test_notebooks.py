@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from resources.checkout import PROJECT
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from assets.findings import headline_reading
 from assets.scorecard import keep_findings
-from orchestration import terminal
 from orchestration.audit_commands import asked_of, conclude
 from orchestration.audit_run import Outcome
 from orchestration.status import print_status
 from plumbline.catalog.schema import metric_frame
+from plumbline.commands import terminal
 from plumbline.report.scorecard import scorecard
 from resources.workspace import Workspace
 

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-from orchestration.terminal import working
+from plumbline.commands.terminal import working
 
 LIBRARY = "logging.info('a library that says something through the module')"
 OURS = "logging.getLogger('plumbline.http.retries').warning('%s: attempt 1 of 4 failed', 'http://x')"
@@ -20,14 +20,14 @@ def said(*lines):
 
 def test_a_warning_is_its_words_alone_whatever_a_library_logged_before():
     assert said(LIBRARY, OURS).startswith("WARNING:plumbline.http.retries:"), "what it is needed for"
-    plainly = "from orchestration.terminal import say_warnings_plainly as plainly; plainly()"
+    plainly = "from plumbline.commands.terminal import say_warnings_plainly as plainly; plainly()"
     assert said(plainly, LIBRARY, OURS) == said(OURS) == "http://x: attempt 1 of 4 failed\n"
 
 
 def test_that_a_command_works_is_said_on_a_terminal_alone(monkeypatch):
     for terminal in (True, False):
         errors = Console(file=io.StringIO(), force_terminal=terminal, width=80)
-        monkeypatch.setattr("orchestration.terminal.errors", errors)
+        monkeypatch.setattr("plumbline.commands.terminal.errors", errors)
         with working("reading …"):
             pass
         assert ("reading …" in errors.file.getvalue()) == terminal

@@ -15,7 +15,7 @@ from rich.console import Console
 from scorecard_rows import answer, frame
 
 from assets.results import markdown_table, report_link
-from orchestration import terminal, view_commands
+from plumbline.commands import scorecards, terminal
 from plumbline.provenance.export import model_card
 from plumbline.report.page import environment, page_html
 from plumbline.report.reading import Reading
@@ -71,7 +71,7 @@ def test_no_cell_of_an_exported_table_is_a_formula(text):
 @pytest.mark.parametrize("text", [HOSTILE["an escape sequence"], HOSTILE["markup of the terminal"]])
 def test_the_scorecard_of_a_terminal_obeys_no_name(text, monkeypatch):
     console = Console(file=io.StringIO(), width=2000, force_terminal=True, color_system=None)
-    monkeypatch.setattr(view_commands, "console", console)
-    view_commands._print_scorecard(scorecard(frame(answer(text, dataset=text)), Reading()))
+    monkeypatch.setattr(scorecards, "console", console)
+    scorecards._print_models(scorecard(frame(answer(text, dataset=text)), Reading()))
     shown = console.file.getvalue()
     assert "\x1b" not in shown and visible(text)[:8] in shown

@@ -7,10 +7,10 @@ from published_designs import published_designs
 from typer.testing import CliRunner
 
 from assets.asked_cells import cell_suites, require_mitigations
-from orchestration import terminal
 from orchestration.command_line import app
 from plumbline.catalog.published import published_values
 from plumbline.catalog.studies import published_sizes, recognise, study_checkpoints
+from plumbline.commands import terminal
 from plumbline.config.file import read_audit
 from plumbline.encoders.families import require_suites
 from plumbline.encoders.plan import architecture_summary

@@ -120,7 +120,7 @@ def test_transformers_own_processor_and_generation_give_the_same_greedy_answer(f
     from PIL import Image
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-    from plumbline.checkpoints.loading import declare_missing_operators
+    from plumbline.checkpoints.operators import declare_missing_operators
 
     declare_missing_operators()
     folder = CHECKPOINTS / "llava-bazaar"

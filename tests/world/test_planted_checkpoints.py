@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from plumbline.catalog.suites import load_suite
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
 from plumbline.world import faces, sources
@@ -220,12 +222,17 @@ def test_the_first_people_of_a_larger_training_set_are_those_of_the_smaller():
     assert np.array_equal(small.weights[:128], large.weights[:128])
 
 
-def test_real_operators_are_left_alone_and_missing_ones_declared_once():
+def test_torchvision_is_imported_whether_its_operators_are_there_or_not():
     import torch
 
-    first = declare_missing_operators()
+    declare_missing_operators()
     import torchvision
 
     assert torchvision.__version__
     assert hasattr(torch.ops.torchvision, "nms")
-    assert declare_missing_operators() is first
+
+
+def test_what_make_writes_lets_every_python_of_an_environment_import_open_clip():
+    """The file is there where torchvision's own operators are not; without it `import open_clip` would end."""
+    done = subprocess.run([sys.executable, "-c", "import open_clip"], capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr

@@ -1,39 +1,41 @@
-"""What all commands share: where they print to, and the audit file that a person names."""
+"""What commands share: where they print to, and options that several have."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from resources.workspace import Workspace
 
 # Piped output has no width of its own: 80 columns would break every row of a table.
 console = Console(width=None if sys.stdout.isatty() else 120)
 errors = Console(stderr=True)
 
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Audit file. Default: `audit.yaml` of the checkout.")
+RateOption = Annotated[
+    float, typer.Option(min=0.001, max=0.999, help="Share of images with a harmful label, for what can be found.")
 ]
-
-
-def workspace_of(config: Path | None) -> Workspace:
-    """Return the workspace of the audit file that is named; from here on no hub is asked for anything."""
-    if config is not None:
-        os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
-    # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from resources.workspace import Workspace
-
-    return Workspace.from_environment()
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Audit file. Default: `audit.yaml`.")]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option("--model", "--encoder", help="A checkpoint: a folder, `hf-hub:ORG/NAME` or `ARCHITECTURE/TAG`."),
+]
+ImagesOption = Annotated[Path | None, typer.Option("--images", help="A folder of images, with `--labels`.")]
+LabelsOption = Annotated[
+    Path | None, typer.Option("--labels", help="A table (CSV or Parquet) with a row an image; else the one in there.")
+]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="`gender=sex,race=origin`: attribute = column; `path=photo` where paths are."),
+]
+DatasetOption = Annotated[
+    list[str] | None, typer.Option("--dataset", help="`READER=FOLDER`, such as `fairface=/data/fairface`.")
+]
+SuiteOption = Annotated[list[str] | None, typer.Option("--suite", help="`crime,agency`; all that apply when absent.")]
 
 
 def say_warnings_plainly() -> None:

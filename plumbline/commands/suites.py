@@ -8,15 +8,18 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from orchestration.terminal import console, safe, say, workspace_of
 from plumbline.catalog.own_suites import read_own_suite, remarks, starter
 from plumbline.catalog.suites import Suite, suite_of
 from plumbline.catalog.word_lists import load_sensitive_queries, neutral_captions
 from plumbline.checkpoints.folders import CheckpointFiles
+from plumbline.commands.places import default_home, from_here, here
+from plumbline.commands.terminal import console, safe, say
+from plumbline.config.audit import Audit
+from plumbline.config.file import read_audit
+from plumbline.encoders.folders import checkpoint_files
 from plumbline.encoders.text_lengths import TextLengths, text_lengths
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.registry import FAMILIES
-from resources.workspace import Workspace
 
 _SHOWN, _MOST_LONG = 3, 5
 
@@ -87,11 +90,14 @@ def _trained_on(suite: Suite) -> list[str]:
 
 def _print_lengths(suite: Suite, *, config: Path | None, encoders: Sequence[str] | None) -> bool:
     """Print how long the prompts are to each encoder, and return whether one would refuse them."""
+    found_of = [*_lengths(_audit_of(config), encoders, suite)]
+    if not found_of:
+        return False
     table = Table(title="Tokens", title_justify="left", box=SIMPLE_HEAD)
     for name in ("encoder", "longest", "limit", ""):
         table.add_column(name)
     refused, lost = False, []
-    for name, found in _lengths(workspace_of(config), encoders, suite):
+    for name, found in found_of:
         if isinstance(found, str):
             table.add_row(safe(name), "", "", safe(found))
             continue
@@ -106,13 +112,19 @@ def _print_lengths(suite: Suite, *, config: Path | None, encoders: Sequence[str]
     return refused
 
 
+def _audit_of(config: Path | None) -> Audit | None:
+    """Return the audit file that is named, or the one that is there."""
+    path = from_here("audit.yaml" if config is None else str(config))
+    return read_audit(path) if config is not None or path.is_file() else None
+
+
 def _lengths(
-    workspace: Workspace, encoders: Sequence[str] | None, suite: Suite
+    audit: Audit | None, encoders: Sequence[str] | None, suite: Suite
 ) -> Iterator[tuple[str, TextLengths | str]]:
-    named = encoders if encoders is not None else list(workspace.audit.used_encoders)
+    named = encoders if encoders is not None else [*audit.used_encoders] if audit is not None else []
     for name in named:
         try:
-            found = text_lengths(_files(workspace, name), suite.texts)
+            found = text_lengths(_files(audit, name), suite.texts)
         except PlumblineError as error:
             if encoders is not None:
                 raise
@@ -121,5 +133,17 @@ def _lengths(
         yield name, found or "reads stored predictions: no text is tokenized"
 
 
-def _files(workspace: Workspace, name: str) -> CheckpointFiles:
-    return workspace.checkpoint(name) if name in workspace.audit.encoders else workspace.checkpoint_at(name)
+def _files(audit: Audit | None, name: str) -> CheckpointFiles:
+    fetched = default_home() / "checkpoints"
+    entry = None if audit is None else audit.encoders.get(name)
+    if entry is None:
+        return checkpoint_files(name, name, project=here(), fetched=fetched)
+    return checkpoint_files(
+        name,
+        entry.address,
+        project=here(),
+        fetched=fetched,
+        family=entry.family,
+        model=entry.model,
+        embeddings=entry.embeddings,
+    )

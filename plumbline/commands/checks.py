@@ -1,0 +1,210 @@
+"""What `plumbline check` prints: each dataset and model as an audit will find it, and what would refuse it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from plumbline.checkpoints.addresses import STORED, parse_address
+from plumbline.checkpoints.pickled import CONVERTED, readable_folder
+from plumbline.commands.places import dataset_place, here
+from plumbline.commands.terminal import console, safe, say
+from plumbline.config.audit import Audit
+from plumbline.datasets.grouping import rows_without_group
+from plumbline.datasets.preview import LOOKED_AT, Preview, preview
+from plumbline.encoders.folders import CONFIGURATIONS
+from plumbline.encoders.plan import architecture_summary
+from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.planned_power import PlannedPower, planned_power
+from plumbline.report.vocabulary import attribute_title, group_title
+
+_EXAMPLES, _MOST_GROUPS = 3, 8
+
+
+def print_checks(audit: Audit, *, home: Path, generators: Mapping[str, str], rate: float) -> int:
+    """Print what an audit will find, and return how many things are bound to make it fail.
+
+    Parameters
+    ----------
+    generators : mapping of str to str
+        Generative model -> what is wrong with it; nothing where nothing is.
+    rate : float
+        Share of images in an event, for what can be found.
+    """
+    previews: dict[str, Preview] = {}
+    failing = 0
+    for dataset in audit.used_datasets or audit.datasets:
+        try:
+            previews[dataset] = _previewed(audit, dataset, home=home)
+        except PlumblineError as error:
+            say(f"{dataset}: {error}", style="red")
+            failing += 1
+            continue
+        _print_dataset(dataset, previews[dataset])
+        failing += len(previews[dataset].failing)
+    failing += _print_models({**wrong_encoders(audit, home=home), **generators})
+    for asked in _asks_nothing(audit):
+        say(asked, style="red")
+        failing += 1
+    groups = {dataset: one.groups for dataset, one in previews.items()}
+    print_detectable(planned_power(audit.cells, groups, rate=rate, suite=audit.suite), rate)
+    verdict = "Nothing stands against this audit." if not failing else f"{failing} reason(s) why this audit would fail."
+    say(verdict, style="red" if failing else "green")
+    return failing
+
+
+def doomed_datasets(audit: Audit, datasets: Iterable[str], *, home: Path) -> dict[str, list[str]]:
+    """Return the datasets that are bound to be refused -> why, in the words of `plumbline check`.
+
+    Tables and labels are read, and no image is opened: what only images can tell is found when they are read.
+    """
+    doomed = {}
+    for dataset in datasets:
+        try:
+            why = _previewed(audit, dataset, home=home, looked_at=0).failing
+        except PlumblineError as error:
+            why = [str(error)]
+        if why:
+            doomed[dataset] = why
+    return doomed
+
+
+def require_undoomed(doomed: Mapping[str, list[str]], audit: Audit, path: Path) -> None:
+    """Say which datasets will be refused, and refuse the audit at once where nothing else is left, or it is strict.
+
+    Raises
+    ------
+    ConfigError
+        With everything that `plumbline check` finds.
+    """
+    if not doomed:
+        return
+    said = [f"{dataset}: {reason}" for dataset, reasons in doomed.items() for reason in reasons]
+    if audit.strict or not set(audit.audited_datasets) - set(doomed):
+        raise ConfigError(
+            "this audit is bound to fail: nothing was embedded\n" + "\n".join(f"  - {one}" for one in said),
+            where=path,
+            hint="`plumbline check` tells more",
+        )
+    for one in said:
+        say(f"will be refused: {one}", style="red")
+
+
+def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
+    """Return every encoder that is asked something -> what is wrong with it; no weights are loaded.
+
+    An encoder with which nothing is wrong has an empty text.
+    """
+    wrong = {}
+    for encoder in audit.used_encoders:
+        entry, fetched = audit.encoders[encoder], home / "checkpoints"
+        try:
+            folder = parse_address(entry.address, project=here()).folder_in(fetched)
+            if not entry.address.startswith(STORED):
+                of = f"encoder `{encoder}`"
+                folder = readable_folder(folder, of, kept=fetched / CONVERTED, model=entry.model)
+                place = parse_address(f"local-dir:{folder}", project=here())
+                place.folder_with(CONFIGURATIONS, fetched=fetched, what=of, fetch=f"`plumbline fetch {encoder}`")
+            architecture_summary(
+                encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=home / "sizes"
+            )
+            wrong[encoder] = ""
+        except PlumblineError as error:
+            wrong[encoder] = str(error)
+    return wrong
+
+
+def _asks_nothing(audit: Audit) -> list[str]:
+    return [
+        f"`{key}` is empty: {what}"
+        for key, what, there in (
+            ("datasets", "name a folder of images", audit.datasets),
+            ("encoders", "name a checkpoint, such as `mine: {address: \"local-dir:/data/my-clip\"}`",
+             audit.encoders or audit.lvlms),
+            ("audit", "`- {}` asks every encoder everything of every dataset", audit.cells or audit.designs),
+        )
+        if not there
+    ]  # fmt: skip
+
+
+def _previewed(audit: Audit, dataset: str, *, home: Path, looked_at: int = LOOKED_AT) -> Preview:
+    entry = audit.datasets[dataset]
+    limit = audit.thresholds.quarantine_rate if entry.quarantine_rate is None else entry.quarantine_rate
+    with console.status(f"{safe(dataset)}: reading"):
+        return preview(
+            entry.open_reader(),
+            dataset_place(entry.root, home=home),
+            dataset=dataset,
+            balance=entry.balance,
+            most_refused=limit,
+            looked_at=looked_at,
+        )
+
+
+def _print_dataset(dataset: str, seen: Preview) -> None:
+    looked = f", {seen.looked_at:,} looked at" if seen.looked_at else ""
+    say(f"{dataset}: {seen.listed:,} images listed{looked}", style="bold")
+    for (code,), rows in seen.refused.group_by("code", maintain_order=True):
+        examples = "; ".join(map(_refused, rows.head(_EXAMPLES).to_dicts()))
+        say(f"  refused, {code}: {rows.height:,}, such as {examples}")
+    for groups in seen.groups:
+        counted = Counter(groups.names[code] for code in groups.codes.tolist() if code >= 0)
+        largest = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+        named = [f"{group_title(name)} {size:,}" for name, size in largest[:_MOST_GROUPS]]
+        more = f" and {len(largest) - _MOST_GROUPS} more" if len(largest) > _MOST_GROUPS else ""
+        say(f"  {attribute_title(groups.attribute)}: {', '.join(named)}{more}")
+    for row in rows_without_group(seen.ungrouped).iter_rows(named=True):
+        say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {row['why']}")
+    if not seen.groups:
+        say("  no attribute has groups: only totals can be audited", style="yellow")
+    for reason in seen.failing:
+        say(f"  would refuse the audit: {reason}", style="red")
+
+
+def _refused(row: dict[str, Any]) -> str:
+    line = "" if row["line"] is None else f" (line {row['line']})"
+    what = "" if row["found"] is None else f", found {row['found']}"
+    return f"{row['path']}{line}: {row['message']}{what}"
+
+
+def _print_models(wrong: Mapping[str, str]) -> int:
+    if not wrong:
+        return 0
+    table = Table(title="Models", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("model", "what is wrong"):
+        table.add_column(name)
+    for model, what in wrong.items():
+        table.add_row(safe(model), safe(what or "–"))
+    console.print(table)
+    return sum(map(bool, wrong.values()))
+
+
+def print_detectable(found: Iterable[PlannedPower], rate: float) -> None:
+    """Print which differences between groups the audit can find, at an assumed share of images in an event."""
+    found = list(found)
+    if not found:
+        return
+    table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
+        table.add_column(name, justify="left" if "|" in name else "right")
+    for one in found:
+        table.add_row(
+            safe(f"{one.dataset} | {one.attribute}"),
+            f"{len(one.sizes):,}",
+            f"{sum(one.sizes):,}",
+            f"{min(one.sizes):,}",
+            "none" if isnan(one.skew) else f"{one.skew:.2g}",
+            "none" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
+        )
+    console.print(table)
+    say(
+        f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
+        f"at p = {found[0].level:.2g}, which the correction of {found[0].tests:,} tests requires of a lone difference. "
+        "Images are counted as independent."
+    )
