@@ -1,14 +1,20 @@
 """What is handed out beside the code: one version, every data file, whose work it is, one way to run CI."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
+import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 from typer.testing import CliRunner
 
 import plumbline
 from orchestration.command_line import app
+from plumbline.commands.main import PIPELINE
+from plumbline.commands.main import app as light
+from plumbline.errors import PlumblineError
 from resources.checkout import PROJECT
 
 PACKAGE = PROJECT / "plumbline"
@@ -59,3 +65,21 @@ def test_ci_runs_what_a_person_runs_on_every_version_and_nothing_else():
     # The script is the two targets of the Makefile, so that nothing is checked there that is not checked here.
     lines = (PROJECT / ".ci/run").read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("make ")] == ["make check", "make test"]
+
+
+def test_the_command_of_the_wheel_names_every_command_of_the_pipeline_that_it_lacks():
+    own = {command.name for command in light.registered_commands}
+    assert {command.name for command in app.registered_commands} == own | set(PIPELINE)
+    assert not own & set(PIPELINE)
+    with pytest.raises(PlumblineError, match=r"`plumbline ui` is a command of the pipeline[\s\S]*make audit"):
+        CliRunner().invoke(light, ["ui"], catch_exceptions=False)
+
+
+def test_the_wheel_holds_the_library_alone_and_a_checkout_is_a_path_that_no_folder_shadows(tmp_path):
+    found = METADATA["tool"]["setuptools"]
+    assert found["packages"]["find"]["include"] == ["plumbline*"]
+    assert found["package-dir"] == {"": "."}, "else setuptools installs an import hook, which Python asks last"
+    (tmp_path / "plumbline").mkdir()  # a clone beside a notebook
+    code = "import plumbline; print(plumbline.max_skew([12, 8], [100, 100]).value)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "0.5", done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
     found = [address_of(model) for model in models] or [f"local-dir:{path}" for path in checkpoints_in(root)]
     if found:
         lines += ["encoders:"]
-        lines += [f"  {slug(Path(address).name)}: {{address: {_quoted(address)}}}" for address in found]
+        lines += [f"  {slug(Path(each).name)}: {{address: {json.dumps(each)}}}" for each in found]
     else:
         lines += ['encoders: {}   # FILL IN the checkpoint, such as: {mine: {address: "local-dir:/data/my-clip"}}']
     lines += ["audit:", "  - {}   # every encoder on every dataset, with all suites that apply; or {suites: [crime]}"]

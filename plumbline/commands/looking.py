@@ -70,7 +70,7 @@ class Table:
         return self.frame.columns
 
     def path_column(self, folder: Path) -> str | None:
-        """Return the column whose values are files below a folder, or above it as the table lies."""
+        """Return the column whose values are files below a folder, one of its folders, or the folder of the table."""
         for column in self.columns:
             if any(self._there(column, start) for start in _starts(self, folder)):
                 return column
@@ -114,11 +114,12 @@ def attribute_of(column: str) -> str:
 
 
 def _starts(table: Table, folder: Path) -> list[Path]:
-    return list(dict.fromkeys([folder, table.path.parent, folder.parent]))
+    below = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return list(dict.fromkeys([folder, table.path.parent, *below]))
 
 
 def paths_start(table: Table, column: str, folder: Path) -> Path:
-    """Return the folder where the paths of a column start: the folder of images, or that of the table."""
+    """Return where the paths of a column start: the folder of images, one in it, or the folder of the table."""
     return next((start for start in _starts(table, folder) if table._there(column, start)), folder)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from assets.plans import absent_datasets, images_of, plan_encoders, plan_generation, planned_power, recorded_groups
+from assets.plans import absent_datasets, images_of, plan_encoders, plan_generation, recorded_groups
 from plumbline.catalog.studies import published_sizes
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
+from plumbline.metrics.planned_power import planned_power
 from resources.workspace import Workspace
 
 MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}
@@ -187,8 +188,8 @@ def test_a_plan_that_an_audit_holds_to_needs_its_model(tmp_path):
 
 def test_what_can_be_found_is_of_outcome_suites_whatever_else_is_asked(tmp_path):
     home = workspace(tmp_path, audit=[{"suites": ["crime", "trident", "markedness", "zero_shot"], "mitigations": []}])
-    assert list(planned_power(home, recorded_groups(home), rate=0.1)) == [], "nothing has been read"
+    assert list(planned_power(home.audit.cells, recorded_groups(home), rate=0.1)) == [], "nothing has been read"
     record(home, "staff")
-    found = list(planned_power(home, recorded_groups(home), rate=0.1))
+    found = list(planned_power(home.audit.cells, recorded_groups(home), rate=0.1))
     assert found and {(one.dataset, one.sizes) for one in found} == {("staff", (1, 1))}
     assert "gender" in {one.attribute for one in found}

@@ -7,10 +7,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from assets.plans import PlannedPower
-from orchestration import planned, terminal
+from orchestration import planned
 from orchestration.command_line import app
+from plumbline.commands import terminal
 from plumbline.errors import ConfigError
+from plumbline.metrics.planned_power import PlannedPower
 
 ENTRIES = {
     "labeller": "b32",
