@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from plumbline.datasets.folder import TABLE_KINDS, table_rows
-from plumbline.datasets.indexes import Row, read_header
-from plumbline.datasets.parquet_index import table_schema
+from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.images.decoding import SUFFIXES
 

@@ -84,7 +84,7 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
         PlannedPower("people", "race", (400, 300, 90), 0.634, 0.0912, 87, 0.05 / 87),
         PlannedPower("people", "gender", (20, 20), math.nan, 0.31, 87, 0.05 / 87),
     ]
-    monkeypatch.setattr(planned, "planned_power", lambda workspace, groups, *, rate: found)
+    monkeypatch.setattr(planned, "planned_power", lambda cells, groups, *, rate, suite: found)
     ran = plan(audit=[{"suites": ["crime"]}])
     rows = [
         line.split() for line in ran.stdout.splitlines() if line.strip().startswith("people | ") and "points" in line
