@@ -81,6 +81,10 @@ def test_rankings_and_associations_have_intervals():
             assert found.ci_low <= found.value <= found.ci_high
         with pytest.raises(MetricError, match="against equal shares"):
             metric(scores, groups, **options, desired={"man": 0.3, "woman": 0.7}, interval=QUICK)
+    by_group = plumbline.skew_at_k(pl.Series(scores), groups.tolist(), k=50, interval=QUICK, seed=1)
+    largest = plumbline.max_skew_at_k(scores, groups, k=50, interval=QUICK, seed=1)
+    assert max(each.value for each in by_group.values()) == largest.value == by_group["man"].value
+    assert all(each.ci_low < each.value < each.ci_high and each.p < 0.02 for each in by_group.values())
     men = groups == "man"
     found = plumbline.sc_weat(scores[:, None], men, permutations=200, interval=True)[0]
     expected = association_estimates(scores[:, None], men, np.ones((1, 1))).effect_size[0]

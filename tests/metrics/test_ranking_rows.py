@@ -84,11 +84,15 @@ def test_rows_are_what_the_public_functions_give(rows, faces, event, probe, attr
     key = {"attribute": attribute, "event": event, "probe": probe, "statistic": "estimate"}
     for desired in ("equal", "ranked") if event else ("equal",):
         skews = skew_at_k(scores, labels, k=k, desired=desired)
+        estimates = skew_at_k(scores, labels, k=k, desired=desired, interval=QUICK, seed=QUICK.seed)
         for each in skews:
             row = only(rows, metric="skew_at_k", definition=desired, group=each.group, **key)
             assert row["value"] == pytest.approx(each.value, rel=1e-12)
             assert row["n"] == (labels == each.group).sum() and row["k"] == k
             assert row["ci_low"] < row["value"] < row["ci_high"]
+            same = ("value", "p") if desired == "ranked" else ("value", "ci_low", "ci_high", "p")  # totals are drawn
+            for end in same:
+                assert row[end] == pytest.approx(getattr(estimates[each.group], end), abs=1e-12)
         largest = only(rows, metric="max_skew_at_k", definition=desired, **key)
         expected = max_skew_at_k(scores, labels, k=k, desired=desired)
         assert largest["value"] == pytest.approx(expected.value, rel=1e-12) and largest["n"] == n

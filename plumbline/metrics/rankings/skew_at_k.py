@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,6 +115,7 @@ class SkewAtK:
         return len(self.groups)
 
 
+@overload
 def skew_at_k(
     scores: ArrayLike,
     groups: Sequence[Any] | NDArray[Any],
@@ -122,7 +123,34 @@ def skew_at_k(
     k: int,
     desired: Desired = None,
     ids: ArrayLike | Sequence[Any] | None = None,
-) -> SkewAtK:
+    interval: Literal[False] = False,
+    seed: int | np.random.Generator = 0,
+) -> SkewAtK: ...
+
+
+@overload
+def skew_at_k(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    k: int,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+    interval: Literal[True] | MetricSettings,
+    seed: int | np.random.Generator = 0,
+) -> dict[Any, Estimate]: ...
+
+
+def skew_at_k(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    k: int,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+    interval: bool | MetricSettings = False,
+    seed: int | np.random.Generator = 0,
+) -> SkewAtK | dict[Any, Estimate]:
     """Return Skew_g@k = ln(share of g among the k best / desired share of g) for every group (B.1, eq. 8).
 
     0 is the desired share, above 0 the group is favoured: ln 2 is twice its desired share.
@@ -141,17 +169,22 @@ def skew_at_k(
         have no image.
     ids : (n,) sortable, optional
         Equal scores are ordered by id, by position where there are none.
+    interval : bool or MetricSettings
+        Whether interval and p of each group are computed, against equal shares or those of the ranked set; settings
+        instead of True say how often is drawn. k is then less than the number of images.
+    seed : int or Generator
+        Of the draws.
 
     Returns
     -------
-    SkewAtK
+    SkewAtK, or with `interval` a dict of group to Estimate
         A group that is absent from the top k has value -inf, count 0 and a finite `floored`.
 
     Raises
     ------
     MetricError
-        If k is out of range, a score is not finite, lengths differ, a desired share is zero, or the shares do not
-        fit the groups.
+        If k is out of range, a score is not finite, lengths differ, a desired share is zero, the shares do not fit
+        the groups, or an interval against other shares is asked for.
 
     Examples
     --------
@@ -161,6 +194,9 @@ def skew_at_k(
     [('man', 0.29), ('woman', -0.41)]
     """
     names, ranked, shares = rank_labelled(scores, groups, desired=desired, ids=ids, max_ndim=1)
+    if interval is not False:
+        estimates = _estimates(ranked[0], len(names), desired, k=k, settings=draw_settings(interval, seed))
+        return dict(zip(names, (estimates.by_group[0, i] for i in range(len(names)))))
     n = ranked.shape[1]
     if not 1 <= k <= n:
         raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {n}, the labelled images")
@@ -218,16 +254,22 @@ def max_skew_at_k(
     """
     if interval is not False:
         names, by_rank, _ = rank_labelled(scores, groups, desired=desired, ids=ids, max_ndim=1)
-        ranked, settings = in_rank_order(by_rank[0], len(names)), draw_settings(interval, seed)
-        shares = shares_of_interval(desired)
-        if not 1 <= k < ranked.n:
-            raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {ranked.n - 1} for an interval")
-        top = sample_top(ranked, k=k, settings=settings, labels=["max_skew_at_k"], with_totals=shares == "ranked")
-        return skew_estimates(top, shares, confidence=settings.confidence).largest[0]
+        return _estimates(by_rank[0], len(names), desired, k=k, settings=draw_settings(interval, seed)).largest[0]
     skew = skew_at_k(scores, groups, k=k, desired=desired, ids=ids)
     # Equal shares over equal desired ones are ties on paper; rounding must not choose among them.
     largest = skew[skew.groups[np.flatnonzero(skew.value >= skew.value.max() - 1e-12)[0]]]
     return replace(largest, value=max(largest.value, 0.0))
+
+
+def _estimates(
+    by_rank: NDArray[np.int64], n_groups: int, desired: Desired, *, k: int, settings: MetricSettings
+) -> SkewEstimates:
+    """Return the estimates of one ranking, as an audit has them."""
+    ranked, shares = in_rank_order(by_rank, n_groups), shares_of_interval(desired)
+    if not 1 <= k < ranked.n:
+        raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {ranked.n - 1} for an interval")
+    top = sample_top(ranked, k=k, settings=settings, labels=["max_skew_at_k"], with_totals=shares == "ranked")
+    return skew_estimates(top, shares, confidence=settings.confidence)
 
 
 def share_ratios(counts: NDArray[Any], expected: NDArray[np.float64]) -> NDArray[np.float64]:
