@@ -47,7 +47,7 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
         lines += ["encoders:"]
         lines += [f"  {slug(Path(each).name)}: {{address: {json.dumps(each)}}}" for each in found]
     else:
-        lines += ['encoders: {}   # FILL IN the checkpoint, such as: {mine: {address: "local-dir:/data/my-clip"}}']
+        lines += ["encoders:", '  mine: {address: "local-dir:FILL-IN"}   # a checkpoint, or hf-hub:ORG/NAME@COMMIT']
     lines += ["audit:", "  - {}   # every encoder on every dataset, with all suites that apply; or {suites: [crime]}"]
     return "\n".join(lines) + "\n"
 

@@ -198,22 +198,16 @@ def test_a_second_audit_computes_nothing_and_changes_no_byte(resumed):
     assert provenance["mlflow_run"].null_count() == 0
 
 
-def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
+def test_an_audit_whose_only_dataset_is_out_of_balance_stops_before_it_embeds(tmp_path):
     root = few_faces(tmp_path / "faces")
     datasets = {"lopsided": {"reader": "utkface", "root": root, "balance": {"age_group": [0.3, 0.4]}}}
     home = make_home(tmp_path / "refused", datasets=datasets)
     code, output = home.run("audit")
-    assert code == 1
-    assert "label_balance failed" in output
-    assert "refused, since these checks have not passed: records.label_balance" in output
-    assert not home.workspace.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
-    assert "of an earlier audit" not in output, "there is no report"
-
-    _, output = home.run("status")
-    words = "lopsided: check records.label_balance failed: age_group"
-    assert words in output and "expected 30% to 40%" in output
-    assert "refused, since checks have not passed: records.label_balance (failed)" in output
-    assert "not run" not in output and "mend what failed, then run `plumbline audit`" in output
+    assert code == 2
+    assert "this audit is bound to fail: nothing was embedded" in output
+    assert "`datasets.lopsided.balance.age_group` asks for 30% to 40%" in output
+    assert not home.workspace.lake.committed("text_embeddings", partition="small-bazaar-3k")
+    assert "`datasets.lopsided.balance.age_group` asks for 30% to 40%" in home.run("check")[1]
 
 
 @pytest.mark.parametrize("command", [["--help"], ["audit", "--help"], ["status"]])

@@ -1,0 +1,113 @@
+"""The command of the installed package, as somebody meets it who has a folder of people, a table and a checkpoint."""
+
+import csv
+
+import polars as pl
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from documentation.repository_pages import PROJECT
+from plumbline.commands import terminal
+from plumbline.commands.main import app
+from plumbline.config.file import read_audit
+from plumbline.errors import ConfigError
+
+CHECKPOINT = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
+PEOPLE = 30
+
+
+@pytest.fixture
+def here(tmp_path, jpeg, monkeypatch):
+    """Return a folder that commands run in, with `staff/people.csv` and `staff/photos/`."""
+    (tmp_path / "staff" / "photos").mkdir(parents=True)
+    with (tmp_path / "staff" / "people.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["photo", "sex", "team", "badge"])
+        for person in range(PEOPLE):
+            (tmp_path / "staff" / "photos" / f"{person}.jpg").write_bytes(jpeg(person))
+            table.writerow([f"{person}.jpg", "MFX"[person % 3], ["labs", "sales"][person % 2], f"b-{person}"])
+    monkeypatch.chdir(tmp_path)
+    for variable in ("PLUMBLINE_HOME", "PLUMBLINE_FOLDER", "PLUMBLINE_AUDIT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(terminal.console, "width", 200)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def test_init_writes_a_file_that_check_accepts(here):
+    assert run("init", "staff", "--model", CHECKPOINT).exit_code == 0
+    column_map = read_audit(here / "audit.yaml").datasets["staff"].map
+    assert (column_map.index, column_map.path, column_map.images) == ("people.csv", "photo", "photos")
+    assert column_map.columns == {"gender": "sex", "team": "team"}, "a badge is no group of people"
+    checked = run("check")
+    assert checked.exit_code == 0 and "Nothing stands against this audit." in checked.stdout
+    assert f"staff: {PEOPLE} images listed, {PEOPLE} looked at" in checked.stdout
+    with pytest.raises(ConfigError, match="there is an audit file already"):
+        run("init", "staff")
+
+
+def test_what_init_cannot_know_is_marked_and_check_says_what_to_fill_in(here):
+    (here / "staff" / "photos").rename(here / "elsewhere")
+    run("init", "staff")
+    assert (here / "audit.yaml").read_text().count("FILL") == 2
+    checked = run("check")
+    assert checked.exit_code == 2
+    for said in (
+        "the table lacks a mapped column: `FILL IN`",
+        "found:    photo, sex, team, badge",
+        "encoder `mine` is not on this disk",
+        "2 reason(s) why this audit would fail.",
+    ):
+        assert said in checked.stdout
+
+
+def test_options_stand_for_an_audit_file_and_give_table_report_and_scorecard(here):
+    options = ["--images", "staff/photos", "--labels", "staff/people.csv", "--map", "gender=sex", "--suite", "crime"]
+    done = run("audit", "--model", CHECKPOINT, *options)
+    assert done.exit_code == 0, done.stdout
+    home = here / ".plumbline"
+    written = yaml.safe_load((home / "audit.yaml").read_text())
+    assert written["datasets"]["photos"]["root"] == str(here / "staff") and written["audit"] == [{"suites": ["crime"]}]
+    assert written["datasets"]["photos"]["map"] == {
+        "index": "people.csv", "path": "photo", "images": "photos", "columns": {"gender": "sex"},
+    }  # fmt: skip
+    table = pl.read_parquet(home / "metric_table.parquet")
+    rates = table.filter(metric="outcome_proportion", attribute="gender")
+    assert set(rates["group"]) == {"M", "F", "X"} and set(rates["n"]) == {PEOPLE // 3}
+    assert (home / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert "Every cell: cells.csv" in run("scorecard", "--csv", "cells.csv").stdout and (here / "cells.csv").is_file()
+    assert {path.name for path in here.iterdir()} == {"staff", ".plumbline", "cells.csv"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--images", "staff"], r"no model is named\n  where:    --model"),
+        (["--model", "m"], "no images are named"),
+        (["--model", "m", "--images", "staf"], "the folder of images is not there"),
+        (["--model", "m", "--images", "staff", "--map", "gender=sexx"], r"--map[\s\S]*sexx; did you mean `sex`"),
+        (["--model", "m", "--images", "staff", "--map", "gender"], "ATTRIBUTE=COLUMN"),
+        (["--model", "m", "--dataset", "faces=/data"], r"this names no dataset[\s\S]*READER=FOLDER"),
+        (["--model", "m", "--images", "staff", "--suite", "crimes"], r"crimes; did you mean `crime`"),
+        (["--model", "m", "--config", "audit.yaml"], "either `--config FILE`"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused_with_their_name(here, options, said):
+    with pytest.raises(ConfigError, match=said):
+        run("audit", *options)
+
+
+def test_an_audit_that_is_bound_to_fail_stops_before_it_embeds_in_the_words_of_check(here):
+    run("init", "staff", "--model", CHECKPOINT)
+    text = (here / "audit.yaml").read_text()
+    (here / "audit.yaml").write_text(text.replace("    # balance: {gender: [0.40", "    balance: {gender: [0.40"))
+    said = "33.3% of the images are `M`; `datasets.staff.balance.gender` asks for 40% to 60%"
+    assert said in run("check").stdout
+    with pytest.raises(ConfigError, match="bound to fail: nothing was embedded") as refused:
+        run("audit")
+    assert said in str(refused.value)
+    assert not (here / ".plumbline" / "embeddings").exists()
