@@ -107,7 +107,7 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     from plumbline.config.file import read_audit
 
     audit = read_audit(_audit_path(config))
-    if print_checks(audit, home=default_home(), generators={}, rate=rate):
+    if print_checks(audit, home=default_home(), rate=rate):
         raise typer.Exit(2)
 
 

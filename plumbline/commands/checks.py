@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,24 @@ from plumbline.report.vocabulary import attribute_title, group_title
 _EXAMPLES, _MOST_GROUPS = 3, 8
 
 
-def print_checks(audit: Audit, *, home: Path, generators: Mapping[str, str], rate: float) -> int:
+def print_checks(
+    audit: Audit, *, home: Path, rate: float, generators: Mapping[str, str] | None = None, mistakes: Sequence[str] = ()
+) -> int:
     """Print what an audit will find, and return how many things are bound to make it fail.
 
     Parameters
     ----------
-    generators : mapping of str to str
-        Generative model -> what is wrong with it; nothing where nothing is.
     rate : float
         Share of images in an event, for what can be found.
+    generators : mapping of str to str, optional
+        Generative model -> what is wrong with it; nothing where nothing is.
+    mistakes : sequence of str
+        What else is known to be wrong.
     """
     previews: dict[str, Preview] = {}
-    failing = 0
+    failing = len(mistakes)
+    for mistake in mistakes:
+        say(mistake, style="red")
     for dataset in audit.used_datasets or audit.datasets:
         try:
             previews[dataset] = _previewed(audit, dataset, home=home)
@@ -48,7 +54,7 @@ def print_checks(audit: Audit, *, home: Path, generators: Mapping[str, str], rat
             continue
         _print_dataset(dataset, previews[dataset])
         failing += len(previews[dataset].failing)
-    failing += _print_models({**wrong_encoders(audit, home=home), **generators})
+    failing += _print_models({**wrong_encoders(audit, home=home), **(generators or {})})
     if not (audit.cells or audit.designs):
         say("`audit` asks nothing that these models and datasets can answer", style="red")
         failing += 1
