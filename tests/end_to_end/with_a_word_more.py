@@ -10,18 +10,18 @@ import sys
 
 from plumbline.catalog import suites
 
-_read = suites._read
+_data_of = suites.data_of
 
 
 def _with_burglar(name):
-    content = copy.deepcopy(_read(name))
+    content = copy.deepcopy(_data_of(name))
     if name == "crime":
         block = next(each for each in content["candidates"] if each["category"] == "crime")
         block["words"] = [*block["words"], "burglar"]
     return content
 
 
-suites._read = _with_burglar
+suites.data_of = _with_burglar
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["killed"]:
