@@ -127,18 +127,6 @@ class Present:
         changed = [read for read, value in build.inputs.items() if self.value(read) != value]
         yield from dict.fromkeys(self._described(read, build.inputs[read]) for read in changed)
 
-    def other_prompts(self, asset: str, partition: str) -> bool:
-        """Return whether a result is out of date for other prompts of suites, which it names, and for nothing else."""
-        build = read_build(self.workspace.lake, asset, partition)
-        if build is None:
-            return False
-        changed = [read for read, value in build.inputs.items() if self.value(read) != value]
-        read = [json.loads(each) for each in changed]
-        suites = {each[1] for each in read if each[0] == "suite"}
-        prompts = all(kind == "suite" or (kind == "embedded_prompts" and of[-1] in suites) for kind, *of in read)
-        reasons = {self._described(each, build.inputs[each]) for each in changed}
-        return bool(suites) and prompts and reasons == set(self.changes(asset, partition))
-
     def value(self, read: str) -> Any:
         """Return what is there now of something that was read; a text that nothing else is where it cannot be found."""
         if read not in self._seen:

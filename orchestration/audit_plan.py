@@ -208,7 +208,7 @@ class AuditPlan:
             first, partition or ""
         ):
             return NextRun(f"check_{first}", None, [first])
-        return NextRun(job, self.selection(job, partition, stale), [])
+        return NextRun(job, self.selection(job, stale), [])
 
     def did(self, run: NextRun, partition: str | None) -> None:
         """Take note that a run ended well: in this audit what it did is not done again."""
@@ -229,23 +229,19 @@ class AuditPlan:
         self.anew = {each for each in self.anew if any(concerns(self.graph, *one, each) for one in left)}
         write_untold(self._workspace.lake, self.anew)
 
-    def selection(self, job: str, partition: str | None, stale: dict[str, list[str]]) -> list[str]:
+    def selection(self, job: str, stale: dict[str, list[str]]) -> list[str]:
         """Return the assets of the next run of a partition: what is out of date, and what is computed from it.
 
         Where only a part of the responses of a cell may have changed, they are computed first: what is computed from
-        parts that stay the same is not touched. Where prompts of suites changed and nothing else, whatever reads the
-        responses to them is known already, and computed in the same run. Metrics of which only the code changed are
-        computed first: where their numbers are the same, nothing is computed from them.
+        parts that stay the same is not touched. So are metrics of which only the code changed: where their numbers
+        are the same, nothing is computed from them.
         """
         assets = self.assets(job)
         chosen = [asset for asset in assets if asset in stale]
         partial = [asset for asset in _SETTLED_FIRST if asset in stale and stale[asset] != [NEVER]]
         edited = list(takewhile(lambda asset: may_come_out_the_same(stale[asset]), chosen)) if job == "cells" else []
-        if partial == ["probe_logits"] and self._present.other_prompts("probe_logits", partition or ""):
-            below = {"probe_logits"} | self._below([asset for asset in chosen if asset != "probe_logits"])
-        else:
-            first = chosen[: chosen.index(partial[0]) + 1] if partial else edited
-            below = set(first) if first else self._below(chosen)
+        first = chosen[: chosen.index(partial[0]) + 1] if partial else edited
+        below = set(first) if first else self._below(chosen)
         if below & _OF_ONE_STEP:
             below |= _OF_ONE_STEP
         return [asset for asset in assets if asset in below]

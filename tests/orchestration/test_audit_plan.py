@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.up_to_date import NEVER, Present
+from assets.up_to_date import NEVER
 from orchestration.audit_plan import AuditPlan
 from orchestration.definitions import defs
 from resources.workspace import Workspace
@@ -29,10 +29,4 @@ def plan():
     ],
 )
 def test_what_may_come_out_as_it_was_is_computed_first(plan, stale, first):
-    assert set(plan.selection("cells", None, stale)) == first
-
-
-def test_what_reads_other_prompts_is_computed_with_the_responses_to_them(plan, monkeypatch):
-    monkeypatch.setattr(Present, "other_prompts", lambda *_: True)
-    stale = {"probe_logits": OTHER, "outcome_metrics": OTHER}
-    assert set(plan.selection("cells", None, stale)) == {"probe_logits", "outcome_metrics", "tracked_run"}
+    assert set(plan.selection("cells", stale)) == first
