@@ -14,8 +14,8 @@ import polars as pl
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.family import MetricSettings
-from plumbline.report.finding import Finding, headlines
-from plumbline.report.findings import picked_findings
+from plumbline.report.finding import Finding
+from plumbline.report.findings import headline_findings
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import scorecard
 from plumbline.report.scorecard_table import score_tables
@@ -65,7 +65,7 @@ class Audit:
     @cached_property
     def findings(self) -> Findings:
         """Return what there is to say, strongest first, each with its evidence."""
-        return Findings(headlines(picked_findings(self.table, self.reading)))
+        return Findings(headline_findings(self.table, self.reading))
 
     @cached_property
     def scores(self) -> pl.DataFrame:

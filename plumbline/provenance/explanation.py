@@ -21,9 +21,9 @@ from plumbline.errors import ConfigError, ImageRejected
 from plumbline.images.decoding import decode, read_image_file
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
-from plumbline.report.front import row_in_words
 from plumbline.report.numbers import interval, number, p_value
 from plumbline.report.page import environment, page_html
+from plumbline.report.sentences import row_in_words
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -201,7 +201,7 @@ def render_explanation(explanation: Explanation, *, title: str, command: str, re
         lost=damaged(explanation.chain),
         states=STATES,
         estimate=estimate_text(explanation.row),
-        told=row_in_words(explanation.row),
+        told=row_in_words(dict(explanation.row)),
         change=change_text,
         number=number,
     )

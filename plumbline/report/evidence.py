@@ -89,7 +89,7 @@ def could_be_found(row: Row, *, share: bool = False, said: str = "") -> str:
         power = f" Four of five such audits would have found a true value of {(percent if share else number)(least)}."
     else:
         reasons = [str(why) for why in (find(row.get("reason_codes"), code) for code in _UNTOLD) if why]
-        power = "".join(f" {sentence_start(why)}." for why in reasons if why not in said)
+        power = "".join(f" {sentence_start(why)}." for why in reasons if why.casefold() not in said.casefold())
         if least is not None and not reasons:
             power = " So few images would hardly show any difference at the p that the correction requires."
     excluded = row.get("equivalence_q")
@@ -135,8 +135,9 @@ def excludes_parity(row: Row) -> str:
     none = value_without_difference(row.get("metric") or "")
     if none is None or not (low > none or high < none) or p >= _CHANCE:
         return ""
+    tests = f"{row['tests']:,} tests" if row.get("tests") else "all tests"
     return (
-        " Its interval excludes no difference, as one in twenty does by chance; q, which is corrected for all tests of "
+        f" Its interval excludes no difference, as one in twenty does by chance; q, which is corrected for {tests} of "
         "its kind, is what decides."
     )
 

@@ -18,6 +18,7 @@ from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked
+from plumbline.report.sentences import in_sentences
 from plumbline.report.vocabulary import attribute_title
 from plumbline.statistics.multiplicity import q_values, widened_intervals
 from plumbline.statistics.power import required_p
@@ -101,6 +102,12 @@ def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -
 def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:
     """Return the findings that headlines are picked from, corrected for that; see `findings` and `as_picked`."""
     return findings(*as_picked(checked(table), reading or Reading()))
+
+
+def headline_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the strongest finding of every topic with its sentence, corrected for having been picked."""
+    picked, as_told = as_picked(checked(table), reading)
+    return in_sentences(headlines(findings(picked, as_told)), table, picked, as_told)
 
 
 def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Reading]:

@@ -7,51 +7,82 @@ scorecard, whose cells are declared; findings, which are picked, from the table 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 
-from plumbline.catalog.schema import row_ids
-from plumbline.metrics.associations import OTHERS
+from plumbline.report.chapters.instructions import instruction_advice
 from plumbline.report.charts.chart import Chart
-from plumbline.report.charts.finding import groups_of
 from plumbline.report.data import data_findings, even_models
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
 from plumbline.report.language_words import STAND_IN, people
-from plumbline.report.numbers import confidence, count, p_value
+from plumbline.report.numbers import confidence, count
 from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import advice as mitigation_advice
-from plumbline.report.recommendation import transfer_findings
+from plumbline.report.recommendation import first_to_try
 from plumbline.report.rows import defined, or_nan, where
 from plumbline.report.scorecard import (
-    QUESTIONS,
     Kind,
-    Question,
     asked_models,
     asked_questions,
-    ends_of,
+    faces_of,
     interval_text,
     question_of,
     scorecard,
     value_text,
 )
+from plumbline.report.sentences import Sentences, in_words
 from plumbline.report.transfer import Tried, tried
-from plumbline.report.vocabulary import (
-    ATTRIBUTE_TITLES,
-    attribute_title,
-    event_title,
-    group_faces,
-    is_composite,
-    listed,
-    probe_words,
+from plumbline.report.vocabulary import attribute_title, event_title, listed
+
+WORDS: tuple[tuple[str, str], ...] = (
+    (
+        "95% CI",
+        "Interval that holds the true value in 95 of 100 audits of other images of the same kind. “Selection-adjusted” "
+        "is the wider one of a number that was chosen because it is among the strongest.",
+    ),
+    (
+        "q",
+        "p of the test after correction for all tests of its kind. “Evidence” is q below 0.05: of all that is called "
+        "evidence 5% at most is chance. So a number whose interval excludes 0 may be no evidence.",
+    ),
+    (
+        "Max Skew",
+        "How much more often one group gets a label than another: +155% is 2.55 times as often. Over more than two "
+        "groups the mean over all pairs. Chance alone lifts it above 0.",
+    ),
+    ("Points", "Percentage points: 9% and 16% lie 7 points apart."),
+    (
+        "Trident",
+        "Test in which one word, such as “thief” or “hero”, is added to the dataset’s own classes: how often is a face "
+        "taken for it?",
+    ),
+    (
+        "SC-WEAT, WEAT",
+        "How much closer the faces of one group lie to some words than others do, in standard deviations (SD).",
+    ),
+    (
+        "Agency, communion, belief",
+        "The traits of social perception: competence and drive; warmth and honesty; progressive or traditional views.",
+    ),
+    (
+        "Recognition",
+        "How often a face’s own class (such as its age) is the best match, when only the classes can be answered.",
+    ),
+    (
+        "Control",
+        "Model of the planted world whose captions gave every group crime, communion and agency words at one rate. It "
+        "shows what a model does without planted bias; it was not taught to be fair in anything else.",
+    ),
 )
+"""What a reader must know to read the first page: word and meaning."""
 
 MOST_FINDINGS = 8
 MOST_OF_MODEL = 4
@@ -116,8 +147,8 @@ class Front:
 
     @property
     def first_steps(self) -> tuple[str, ...]:
-        """Return what stands of the advice above the scorecard: which encoder to choose, and what for the worst."""
-        return self.advice[:2]
+        """Return the first sentences of the advice: which encoder to choose, and what was tried on the worst."""
+        return tuple(f"{line.removesuffix('.').split('. ')[0]}." for line in self.advice[:2])
 
 
 def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> Front:
@@ -135,179 +166,28 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     card = scorecard(table, reading)
     picked, as_told = as_picked(table, reading)
     words = word_findings(inputs.language.get("word_associations"), reading)
-    transferred = transfer_findings(inputs.transfer, reading)
-    ranked = in_rank_order([*findings(picked, as_told), *transferred, *words])
+    ranked = in_rank_order([*findings(picked, as_told), *words])
     beside = [*data_findings(table, inputs), *check_findings(inputs.lvlms)]
     leading = _broad(in_rank_order([*headlines(ranked), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
     sections = {model: _own(ranked, model) for model in asked_models(card)}
-    shorter = _Shorter(picked, [*leading, *(f for of_model in sections.values() for f in of_model)], as_told)
+    told = [*leading, *(f for of_model in sections.values() for f in of_model)]
+    sentences = Sentences(table, picked, told, as_told)
     return Front(
         verdict=(*verdict(card, reading), *_elsewhere(card, leading)),
         scorecard=card,
-        findings=tuple(Told(shorter.of(finding), shorter.chart(finding)) for finding in leading),
-        advice=advice(card, inputs),
+        findings=tuple(Told(sentences.of(finding), sentences.chart(finding)) for finding in leading),
+        advice=advice(table, card, inputs, ranked),
         audited=audited(inputs, as_told),
         limits=limits(inputs),
         models=tuple(
-            section(model, card, [shorter.of(f) for f in of_model], inputs, reading)
+            section(model, card, [sentences.of(f) for f in of_model], inputs, reading)
             for model, of_model in sections.items()
         ),
         selection=as_told.selection,
     )
 
 
-# --- One value in words.
-
-_ENDS: dict[str, tuple[str, str, str]] = {
-    "max_skew": (
-        "gives {event} {plain} more often to one {one} than to another, on average",
-        "most often to",
-        "least often to",
-    ),
-    "parity_difference": ("gives {event} {value} more often to one {one} than to another", "most to", "least to"),
-    "probe_rate_gap": ("labels one {one} with {event} {value} more often than another", "most often", "least often"),
-    "weat_effect": ("associates {event} with one {one} {value} more than with another", "least with", "most with"),
-    "sc_weat_effect": ("associates {event} with one {one} {value} more than with another", "least with", "most with"),
-    "max_skew_at_k": (
-        "places one {one} among the best matches for {event} {plain} more often than its share of the images",
-        "least often",
-        "most often",
-    ),
-    "skew_at_k": (
-        "places {group} among the best matches for {event} {plain} {more} often than their share of the images",
-        "",
-        "",
-    ),
-    "equal_opportunity_gap": ("recognises one {one} {value} better than another, mean over classes", "worst", "best"),
-    "max_toxicity": (
-        "writes texts whose toxicity differs by {value} between people in one scene",
-        "most toxic about",
-        "least toxic about",
-    ),
-    "max_score_share": (
-        "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in toxicity",
-        "",
-        "",
-    ),
-    "competence_gap": (
-        "uses {value} more words of competence about one group than about another",
-        "least about",
-        "most about",
-    ),
-    "warmth_gap": ("uses {value} more words of warmth about one group than about another", "least about", "most about"),
-    "rating_gap": ("rates one group {value} higher than another", "lowest", "highest"),
-    "salary_gap": ("offers one group {value} a year more than another", "least to", "most to"),
-    "refusal_rate_gap": ("refuses to answer {value} more often about one group", "most about", "least about"),
-}
-"""Metric -> what a model does, as a predicate, and how the worst and the best off group are told."""
-
-_OF_METRIC: dict[str, Question] = {question.metric: question for question in QUESTIONS} | {
-    "sc_weat_effect": replace(question_of("association_agency"), metric="sc_weat_effect"),
-    "skew_at_k": replace(question_of("ranking_race"), metric="skew_at_k", groups=None),
-    "max_score_share": replace(question_of("max_toxicity"), metric="max_score_share", unit="share", groups=None),
-}
-"""Metric -> a question that its rows answer, for event and attribute of any row."""
-
-
-def predicate(cell: Mapping[str, Any]) -> str:
-    """Say what a value means, as the predicate of a sentence about its model.
-
-    Parameters
-    ----------
-    cell : mapping
-        `metric`, `event`, `attribute`, `group`, `value`, `unit` and `state`.
-    """
-    attribute = attribute_title(cell["attribute"] or "group")
-    size = _away(cell)
-    return _ENDS[cell["metric"]][0].format(
-        event=_event(cell["event"], cell["metric"]),
-        one=attribute if attribute in ("race", "gender", "age group", "occupation") else f"group of {attribute}",
-        value=value_text(size),
-        plain=value_text(size, signed=False),
-        more="less" if cell["value"] < 0 else "more",
-        group=_people(cell, cell["group"]) if cell["group"] else "",
-    )
-
-
-def _away(cell: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a value below 0 as its distance from 0, the ends of its interval likewise: the words say its direction."""
-    if cell["metric"] == "skew_at_k" and cell["value"] < 0:
-        # Of a share that is 51% below another, the distance is 51%: not that of its logarithm.
-        return {**cell, "unit": "share", **{name: -math.expm1(cell[end]) for name, end in _MIRRORED}}
-    return cell if cell["value"] >= 0 else {**cell, **{name: -cell[end] for name, end in _MIRRORED}}
-
-
-_MIRRORED = (("value", "value"), ("ci_low", "ci_high"), ("ci_high", "ci_low"))
-
-
-def _people(cell: Mapping[str, Any], group: str) -> str:
-    """Return a group of a value in words: `Black faces`, `faces of Black men`, `Black men`, `all others`."""
-    if group == OTHERS:
-        return "all others"
-    if cell["kind"] == "generator":
-        return people(group)
-    composite = is_composite(cell["attribute"] or "") and cell["attribute"] in ATTRIBUTE_TITLES
-    return f"faces of {people(group)}" if composite else group_faces(cell["attribute"], group)
-
-
-def _event(event: str | None, metric: str) -> str:
-    if event is None:
-        return ""
-    if event.endswith("_caption"):
-        return "negative captions"
-    if metric == "probe_rate_gap":
-        return probe_words(event)
-    dimension, _, pole = event.rpartition("_")
-    return (
-        f"{pole} words of {dimension}"
-        if metric in ("sc_weat_effect", "skew_at_k") and dimension
-        else event_title(event)
-    )
-
-
-def who(cell: Mapping[str, Any], worst: str | None, best: str | None = None) -> str:
-    """Say who is worst off in a value, and who is best off, as `, most to Black faces`; nothing where nobody is named.
-
-    Parameters
-    ----------
-    cell : mapping
-        `metric`, `kind` and `attribute`.
-    worst, best : str or None
-        Groups.
-    """
-    _, most, least = _ENDS[cell["metric"]]
-    named = ((word, group) for word, group in ((most, worst), (least, best)) if group is not None and word)
-    return "".join(f", {word} {_people(cell, group)}" for word, group in named)
-
-
-def sureness(cell: Mapping[str, Any], reading: Reading) -> str:
-    """Return interval and q of a value in brackets; both are adjusted where the reading is of what was picked."""
-    adjusted = "" if reading.selection is None else "selection-adjusted "
-    ends = interval_text(_away(cell))
-    parts = [f"{adjusted}{confidence(reading.confidence)} CI {ends}" if ends else "no interval"]
-    parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
-    return f" ({'; '.join(parts)})"
-
-
-def row_in_words(row: Mapping[str, Any]) -> str | None:
-    """Return what a row of the metric table says, as the findings do; None of one that compares no groups."""
-    if row["metric"] not in _ENDS or not defined(row["value"]):
-        return None
-    question = _OF_METRIC[row["metric"]]
-    cell = {**row, "unit": question.unit, "kind": question.kind, "state": "measured"}
-    return f"On {row['dataset']}, {row['model']} {predicate(cell)}."
-
-
-def _of_card(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell of the scorecard with what its question says of it."""
-    question = question_of(cell["question"])
-    return {**cell, "metric": question.metric, "event": question.event}
-
-
-def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
-    """Return a cell of the scorecard as a predicate: what, for whom, how sure."""
-    cell = _of_card(cell)
-    return f"{predicate(cell)}{who(cell, cell['group'])}{sureness(cell, reading)}"
+# --- Cells in words.
 
 
 def topics(cells: Iterable[Mapping[str, Any]]) -> str:
@@ -319,6 +199,18 @@ def topics(cells: Iterable[Mapping[str, Any]]) -> str:
             [attribute_title(question.attribute)] if question.attribute else []
         )
     return "; ".join(f"{name} by {listed(by)}" if by else name for name, by in attributes.items())
+
+
+def affected(cells: Iterable[Mapping[str, Any]]) -> str:
+    """Return the questions of some cells with who is worst off in each: `crime labels by race (Black faces)`."""
+    named = []
+    for cell in cells:
+        question = question_of(cell["question"])
+        of = people if question.kind == "generator" else partial(faces_of, cell["attribute"])
+        whom = f" ({of(cell['group'])})" if cell["group"] else ""
+        by = f" by {attribute_title(question.attribute)}" if question.attribute else ""
+        named.append(f"{question.topic}{by}{whom}")
+    return "; ".join(named)
 
 
 def could_have_seen(cell: Mapping[str, Any]) -> str:
@@ -370,11 +262,10 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
     larger = [cell for cell in measured if abs(cell["value"]) > abs(worst["value"])]
-    named = listed(cell["model"] for cell in larger) if len(larger) <= MOST_NAMED else f"{len(larger)} of them"
-    values = "has a larger value" if len(larger) == 1 else "have larger values"
-    wider = " but a wider interval" if len(larger) == 1 else " but wider intervals"
-    unsure = wider if all(_width(cell) > _width(worst) for cell in larger) else ""
-    more = f"; {named} {values}{unsure}" if larger else ""
+    wider = "a wider interval" if len(larger) == 1 else "wider intervals"
+    named = larger[0]["model"] if len(larger) == 1 else f"{len(larger)} models"
+    unsure = f" with {wider}" if all(_width(cell) > _width(worst) for cell in larger) else ""
+    more = f"; larger in {named}{unsure}" if larger else ""
     same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
     return [first, f"{len(measured)} of {len(tested)} {same}{others}{more}."]
 
@@ -460,37 +351,41 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
 
 
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
-    cells = _of_bias(where(card, model=model))
-    by_state = {
-        name: [cell for cell in cells if cell["state"] in states]
-        for name, states in (
-            ("Evidence", ("evidence",)),
-            ("No evidence", ("none",)),
-            ("Evidence of none beyond the margin", ("evidence_of_none",)),
-            ("Too few images to tell", ("too_weak",)),
-        )
-    }
-    lines = [f"{name}: {topics(cells_of)}." for name, cells_of in by_state.items() if cells_of]
-    largest = [cell for cell in by_state["Evidence"] if _is_largest(cell, card)]
+    own = where(card, model=model)
+    cells, kind = _of_bias(own), own["kind"][0]
+    evident, quiet, none_beyond, weak = (
+        [cell for cell in cells if cell["state"] == state]
+        for state in ("evidence", "none", "evidence_of_none", "too_weak")
+    )
+    lines = [f"Evidence, with who is worst off: {affected(evident)}."] if evident else []
+    if quiet:
+        lines.append(f"No evidence: {topics(quiet)}.")
+    if none_beyond:
+        lines.append(f"Evidence of none beyond the margin: {topics(none_beyond)}.")
+    if weak:
+        lines.append(f"Too few images to tell: {topics(weak)}.")
+    largest = [cell for cell in evident if _is_largest(cell, card)]
     for dataset in dict.fromkeys(cell["dataset"] for cell in largest):
-        whose = _PLURAL[where(card, model=model)["kind"][0]]
         on_it = [cell for cell in largest if cell["dataset"] == dataset]
-        lines.append(f"Largest value of the {whose} asked on {dataset}: {topics(on_it)}.")
-    quiet = (cell for cell in by_state["No evidence"] if defined(cell["smallest_detectable"]))
-    lines += [could_have_seen(cell) for cell in list(quiet)[:1]]
-    for cell in where(card, model=model, state="measured").to_dicts():
+        lines.append(f"Largest value of the {_PLURAL[kind]} asked on {dataset}: {topics(on_it)}.")
+    lines += [could_have_seen(cell) for cell in quiet if defined(cell["smallest_detectable"])][:1]
+    for cell in where(own, state="measured").to_dicts():
         title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
-    if where(card, model=model)["kind"][0] == "encoder" and by_state["Evidence"]:
-        tries = [
-            mitigation_advice(candidates, inputs.audit) for candidates in _tried(inputs) if candidates[0].model == model
+    if kind == "encoder" and evident:
+        tries = [mitigation_advice(each, inputs.audit) for each in _tried(inputs) if each[0].model == model]
+        lines += tries or [
+            _untried(model, inputs) or "No mitigation was tried on it; see “What to do” for which to try first."
         ]
-        lines += tries or [_untried(model, inputs, "it")]
-    if inputs.planted_truth is not None and model in even_models(inputs.planted_truth):
+    if _is_control(model, inputs) and inputs.planted_truth is not None:
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
         planted = listed(event_title(event) for event in events)
         lines.insert(0, f"The control of the planted world: it was taught {planted} at one rate for every group.")
     return lines
+
+
+def _is_control(model: str, inputs: ReportInputs) -> bool:
+    return inputs.planted_truth is not None and model in even_models(inputs.planted_truth)
 
 
 def _is_largest(cell: Mapping[str, Any], card: pl.DataFrame) -> bool:
@@ -530,78 +425,26 @@ def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> 
     return [finding for _, finding in sorted(chosen, key=lambda each: each[0])]
 
 
-class _Shorter:
-    """Findings retold in one sentence: who, compared with whom, how much, how sure."""
-
-    def __init__(self, picked: pl.DataFrame, told: Iterable[Finding], reading: Reading) -> None:
-        self.reading, self.table = reading, picked
-        names = {finding.row for finding in told if finding.row}
-        models = picked.filter(pl.col("model").is_in([finding.model for finding in told]))
-        rows = models.filter(pl.col("metric").is_in(list(_ENDS)), pl.col("condition") == "before")
-        rows = rows.with_columns(row_ids(rows))
-        self.rows = {row["row_id"]: row for row in rows.filter(pl.col("row_id").is_in(list(names))).to_dicts()}
-
-    def of(self, finding: Finding) -> Finding:
-        """Return a finding with a shorter sentence; as it is where its row is no comparison of groups."""
-        row = self.rows.get(finding.row or "")
-        if row is None:
-            in_full = finding.tone not in DIFFERENCES or finding.topic[0] == "words"
-            return finding if in_full else replace(finding, sentence=_in_short(finding))
-        question = _OF_METRIC[row["metric"]]
-        cell = {**row, "unit": question.unit, "kind": question.kind, "state": "evidence"}
-        ends = ends_of(row, question, self.table)
-        whom = who(cell, *ends) if ends else ""
-        company = ""
-        if finding.company and finding.company[1] > 1:
-            evident, models = finding.company
-            company = (
-                f" {evident} of the {models} models asked on {row['dataset']} {_shows([0] * evident)} evidence of it."
-            )
-        if finding.tone == "none":
-            return replace(finding, sentence=self._none(finding, cell))
-        statement = f"{predicate(cell)}{whom}{sureness(cell, self.reading)}"
-        return replace(finding, sentence=f"On {row['dataset']}, {row['model']} {statement}.{company}")
-
-    def _none(self, finding: Finding, cell: Mapping[str, Any]) -> str:
-        """Say what was not found, and what would have been."""
-        least = cell["smallest_detectable"]
-        power = f" Detectable with 80% power: {value_text({**cell, 'value': least})} or more."
-        whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
-        return f"{whose}: {value_text(cell)}{sureness(cell, self.reading)}.{power if defined(least) else ''}"
-
-    def chart(self, finding: Finding) -> Chart | None:
-        """Return the groups that a finding compares as a chart; None where its row compares none."""
-        row = self.rows.get(finding.row or "")
-        if row is None:
-            return None
-        return groups_of(finding.short, row, _OF_METRIC[row["metric"]], self.table, self.reading)
-
-
-def _in_short(finding: Finding) -> str:
-    """Say a finding by its title, value and interval."""
-    sure = f"{finding.interval_text}; q {finding.q_text}"
-    return f"On {finding.dataset}, {finding.model}: {finding.short}, {finding.value_text} ({sure})."
-
-
 # --- What to do, what was audited, what no number says.
 
 
-def advice(card: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
-    """Return which model to choose, and which mitigation helps without moving bias elsewhere, or that none does."""
+def advice(table: pl.DataFrame, card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> tuple[str, ...]:
+    """Return which model to choose, which mitigation to use or to try first, and what instructions change."""
     candidates, encoders = _tried(inputs), asked_models(card, "encoder")
     candidates.sort(key=lambda each: each[0].model not in encoders[:1])
-    lines = _choice(card)
+    lines = _choice(card, inputs, ranked)
     untried = encoders and encoders[0] not in {each[0].model for each in candidates}
     if untried and _tested(where(card, model=encoders[0], state="evidence")):
-        lines.append(_untried(encoders[0], inputs, encoders[0]))
-    return tuple([*lines, *(mitigation_advice(each, inputs.audit) for each in candidates)][:5])
+        lines.append(_untried(encoders[0], inputs) or first_to_try(encoders[0], candidates))
+    lines += [mitigation_advice(each, inputs.audit) for each in candidates][: 4 - len(lines)]
+    return (*lines, *instruction_advice(table, inputs)[:1])
 
 
-def _untried(model: str, inputs: ReportInputs, called: str) -> str:
-    """Say that mitigations should be tried, or that they cannot be where only the choices of a model are known."""
+def _untried(model: str, inputs: ReportInputs) -> str:
+    """Say that mitigations cannot be tried where only the choices of a model are known; empty of another."""
     if any(encoder.id == model and encoder.choices_alone for encoder in inputs.encoders):
-        return f"Mitigations cannot be tried on what {called} chose: they take the model, or its embeddings."
-    return f"Try mitigations on {called}; none was tried."
+        return f"Mitigations cannot be tried on what {model} chose: they take the model, or its embeddings."
+    return ""
 
 
 def _tried(inputs: ReportInputs) -> list[list[Tried]]:
@@ -614,24 +457,29 @@ def _tried(inputs: ReportInputs) -> list[list[Tried]]:
     return [candidates for candidates in every if candidates]
 
 
-def _choice(card: pl.DataFrame) -> list[str]:
+def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> list[str]:
     """Say which encoder shows bias in the smallest share of the questions, of those asked as many as any."""
     tested = {model: _tested(where(card, model=model)) for model in asked_models(card, "encoder")}
     most = max((len(cells) for cells in tested.values()), default=0)
     evident = {
-        model: sum(cell["state"] == "evidence" for cell in cells)
+        model: [cell for cell in cells if cell["state"] == "evidence"]
         for model, cells in tested.items()
         if most and 2 * len(cells) >= most
     }
     if len(evident) < 2:
         return []
-    best = min(evident, key=lambda model: (evident[model] / len(tested[model]), evident[model]))
-    if evident[best] == max(evident.values()):
+    best = min(evident, key=lambda model: (len(evident[model]) / len(tested[model]), len(evident[model])))
+    if len(evident[best]) == max(map(len, evident.values())):
         return []
     accuracy = where(card, model=best, question="accuracy").to_dicts()
     right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
-    fewest = f"{evident[best]} of {len(tested[best])}"
-    return [f"Prefer {best}: evidence of bias in the fewest questions ({fewest}){right}."]
+    still = f": {topics(evident[best])}" if 0 < len(evident[best]) <= MOST_NAMED else ""
+    fewest = f"{len(evident[best])} of {len(tested[best])}{still}"
+    control = " (the control of the planted world)" if _is_control(best, inputs) else ""
+    told = {cell["row"] for cell in evident[best]}
+    beyond = sum(f.model == best and f.tone == "bias" and f.row not in told for f in ranked)
+    more = f"; its section has {_counted(beyond, 'finding')} more" if beyond else ""
+    return [f"Prefer {best}{control}: evidence of bias in the fewest questions ({fewest}){right}{more}."]
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
@@ -649,7 +497,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         lines.append(f"{_counted(len(suites), 'suite')} of prompts: {listed(suites)}.")
     picked = ""
     if reading.selection is not None:
-        picked = f", wider in the findings, which are selected from {count(reading.selection.rows)} estimates"
+        picked = f", wider in the findings, which are the strongest of {count(reading.selection.rows)} estimates"
     lines.append(
         f"Evidence is q below {reading.significance:g}, corrected for all tests of its kind; intervals are "
         f"{confidence(reading.confidence)}{picked}."

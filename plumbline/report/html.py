@@ -12,7 +12,7 @@ from plumbline.report import method as accounting
 from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.front import Front, front_page
+from plumbline.report.front import WORDS, Front, front_page
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.language import check_listing, lvlm_listing
 from plumbline.report.method import suite_listing
@@ -97,6 +97,7 @@ def render(
         provenance=data_listings.provenance_listing(inputs, table),
         counts=accounting.comparisons(table, inputs.audit),
         example=accounting.example_row(table),
+        words=WORDS,
         confidence=confidence(inputs.audit.confidence),
         resamples=count(inputs.audit.resamples),
         significance=f"{inputs.audit.significance:g}",

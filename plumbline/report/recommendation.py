@@ -12,26 +12,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import polars as pl
-
-from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
-from plumbline.report.finding import Finding
-from plumbline.report.numbers import bare_p, confidence, count, p_value
+from plumbline.metrics.paired.mitigations import NO_EVIDENCE, WORSENED
+from plumbline.report.numbers import confidence, count, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, reason_of
+from plumbline.report.rows import Row, defined
 from plumbline.report.transfer import (
     COSTS,
     JUDGED,
+    SIX_AXES,
     Tried,
     block_of,
     change,
     change_interval,
-    detectable_change,
     is_share,
     place,
     row_words,
-    tried,
 )
+from plumbline.report.vocabulary import listed
 
 
 def is_recommended(one: Tried) -> bool:
@@ -64,12 +61,40 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
     whose, best = f"{candidates[0].model} on {candidates[0].dataset}", recommended(candidates)
     if best is None:
         return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
-    helps = max(best.improved, key=lambda row: (row["verdict"] == IMPROVED, -(row["q"] or 0.0)))
+    helps = max(best.improved_axes or best.improved, key=lambda row: -(row["q"] or 0.0))
+    no_gap = "" if best.improved_axes else "; no evidence that it closes a gap between groups"
     costs = "" if best.of(*COSTS) else "; what it costs was not measured"
     return (
-        f"For {whose} use {best.name}: it {_changed(helps, reading)}; no evidence that it makes anything worse"
-        f"{_detectable(_unclear(best))}{costs}."
+        f"For {whose} use {best.name}: it {_changed(helps, reading)}{no_gap}; no evidence that it makes anything "
+        f"worse{_detectable(_unclear(best))}{costs}."
     )
+
+
+def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
+    """Return in one sentence which mitigation to try first on a checkpoint where none was tried, and what it costs.
+
+    Of those that close a gap between groups of another checkpoint it is the one that closes most, less what it makes
+    worse; where none closes one, that which lowers most harm rates.
+    """
+    helping = [one for candidates in others for one in candidates if one.improved and not one.leaking]
+    if not helping:
+        return f"Try mitigations on {model}; none was tried."
+    first = max(helping, key=lambda one: (bool(one.improved_axes), len(one.improved) - len(one.worsened), *_merit(one)))
+    better = [
+        *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
+        *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
+    ]
+    worse = f"raises {len(first.worsened)}" if first.worsened else "raises none"
+    costs = foremost(first.of(*COSTS, verdict=WORSENED), 1)
+    cost = f"costs {change(costs[0])} in {row_words(costs[0])}" if costs else "shows no cost in accuracy or retrieval"
+    does = f"{first.name}: on {first.model} ({first.dataset}) it lowers {listed(better)}, {worse} and {cost}"
+    if is_recommended(first) and first.improved_axes:
+        return f"No mitigation was tried on {model}. Try first {does}."
+    return f"No mitigation was tried on {model}; elsewhere none closes a gap without a loss. Nearest is {does}."
+
+
+def _counted(many: int, what: str) -> list[str]:
+    return [f"{many} {what}"] if many else []
 
 
 def _changed(row: Row, reading: Reading) -> str:
@@ -120,70 +145,3 @@ def _detectable(rows: Sequence[Row]) -> str:
     """Return in brackets which change of the first of some rows without evidence would have been found."""
     known = [row for row in rows if detectable_change(row)][:1]
     return "".join(f" (detectable: {detectable_change(row)} in {row_words(row)})" for row in known)
-
-
-# --- What mitigations do to each checkpoint, one finding a mitigation, model and dataset.
-
-_BIAS = (*JUDGED, "trident")
-
-
-def transfer_findings(transfer: pl.DataFrame | None, reading: Reading) -> list[Finding]:
-    """Return what a table of bias transfer says; nothing of mitigations that leak, or without a table.
-
-    Parameters
-    ----------
-    transfer : DataFrame or None
-        In `plumbline.metrics.paired.mitigations.TRANSFER_SCHEMA`.
-    """
-    if transfer is None:
-        return []
-    cells = transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
-    candidates = [one for d, m in cells for one in tried(transfer, dataset=d, model=m, leaking=reading.leaking)]
-    return [_finding(one) for one in candidates if one.rows and not one.leaking]
-
-
-def _finding(one: Tried) -> Finding:
-    better = one.of(*_BIAS, verdict=IMPROVED)
-    worse = one.worsened + one.of("trident", verdict=WORSENED)
-    costs = one.of(*COSTS, verdict=WORSENED)
-    if worse and better:
-        return _of(one, "cost", worse, f"{one.condition} helps in one place and harms in another")
-    if worse:
-        return _of(one, "cost", worse, f"Made worse by {one.condition}")
-    if costs:
-        return _of(one, "cost", costs, f"Cost of {one.condition}")
-    if better:
-        return _of(one, "gain", better, f"Improved by {one.condition}")
-    return _nothing(one, f"{one.model} on {one.dataset}: {one.name}")
-
-
-def _nothing(one: Tried, subject: str) -> Finding:
-    known = [row for row in one.rows if defined(row["value"])]
-    if not known:
-        sentence = f"{subject}: every comparison is undefined: {reason_of(one.rows[0])}."
-        return _of(one, "undefined", [one.rows[0]], f"undefined: what {one.condition} changes", sentence)
-    n = max((row["n"] or 0 for row in known), default=0)
-    sentence = (
-        f"{subject} shows no evidence of a change in {len(known)} comparisons on up to {count(n)} images. This does "
-        f"not show that it changes nothing{_detectable(known)}."
-    )
-    return _of(one, "none", known, f"no evidence of a change by {one.condition}", sentence)
-
-
-def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str = "") -> Finding:
-    first = foremost(rows, 1)[0] if tone in ("cost", "gain") else rows[0]
-    in_short = f"{one.model} on {one.dataset}: {short}, first {row_words(first)} ({change(first)})."
-    return Finding(
-        tone=tone,
-        topic=("transfer", one.dataset, one.condition),
-        model=one.model,
-        dataset=one.dataset,
-        short=short,
-        sentence=sentence or in_short,
-        value=first["value"] if defined(first["value"]) else float("nan"),
-        value_text=change(first),
-        interval_text=change_interval(first),
-        q_text=bare_p(first["q"]),
-        # Skews and shares have different units: what makes a finding strong is how many comparisons it is about.
-        strength=float(len(rows)) if tone != "none" else 0.0,
-    )

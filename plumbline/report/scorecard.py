@@ -23,11 +23,20 @@ from plumbline.catalog.suites import load_suite
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.evidence import CELL, too_weak
-from plumbline.report.language_words import SUITE, headline_scorer, spoken
-from plumbline.report.numbers import UNDEFINED, interval, money, number
+from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
+from plumbline.report.numbers import UNDEFINED, agreeing_decimals, interval, money, number, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, where
-from plumbline.report.vocabulary import ATTRIBUTE_TITLES, attribute_title, probe_words, probes, sentence_start
+from plumbline.report.vocabulary import (
+    ATTRIBUTE_TITLES,
+    attribute_title,
+    group_faces,
+    is_composite,
+    probe_words,
+    probes,
+    sentence_start,
+)
+from plumbline.statistics.multiplicity import FAMILIES
 
 Kind = Literal["encoder", "generator"]
 State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
@@ -50,12 +59,15 @@ SCORECARD_SCHEMA: Schema = {
     "unit": pl.String,
     "state": pl.String,
     "group": pl.String,
+    "groups": pl.String,
+    "tests": pl.Int64,
     "smallest_detectable": pl.Float64,
     "reason": pl.String,
     "row": pl.String,
     "chapter": pl.String,
 }
-"""A row a model and question. `group` is who is worst off, where there is evidence or nothing was tested; `row` is for
+"""A row a model and question. `group` is who is worst off, where there is evidence or nothing was tested; `groups`
+tells the values of the groups at both ends, the worst off first; `tests` is over how many q corrects; `row` is for
 `plumbline explain`; `chapter` is the anchor in the report."""
 
 
@@ -132,6 +144,12 @@ class Groups:
         What these rows have in common with that of the cell, besides model, dataset, attribute, suite and prompt.
     fixed : mapping
         What else identifies them.
+    says : str
+        How a value is told: `{value} of {group}`.
+    over : str
+        What stands before the values.
+    written : callable
+        From a value to text.
     """
 
     metric: str
@@ -139,6 +157,9 @@ class Groups:
     worst: Literal["most", "least"] = "most"
     shared: tuple[str, ...] = ("event",)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    says: str = "{value} of {group}"
+    over: str = ""
+    written: Callable[..., str] = percent
 
 
 @dataclass(frozen=True)
@@ -221,6 +242,18 @@ def _labels(id: str, topic: str, suite: str, event: str, attribute: str) -> Ques
     )  # fmt: skip
 
 
+def _recognition(attribute: str) -> Question:
+    """Return the question how unequally the classes of a dataset are recognised."""
+    return Question(
+        f"recognition_{attribute}", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
+        "trident", "points", "opportunity", attribute,
+        groups=Groups("true_positive_rate", "classes_alone", "least", shared=(), over="over all classes "),
+    )  # fmt: skip
+
+
+_ABOUT = "{value} about {group}"
+_RANKED = Groups("skew_at_k", "ranked", "least", shared=("event", "k"), over="of the {k} best matches ")
+
 QUESTIONS: tuple[Question, ...] = (
     _labels("crime_race", "crime labels", "crime", "crime", "race"),
     _labels("crime_gender", "crime labels", "crime", "crime", "gender"),
@@ -243,44 +276,43 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "ranking_gender", "ranking for competence", "encoder", "max_skew_at_k", ("ranked",), "perception",
-        "log ratio", "rankings", "gender", "competence", groups=Groups("skew_at_k", "ranked", "least"),
+        "log ratio", "rankings", "gender", "competence", groups=_RANKED,
     ),
     Question(
         "ranking_race", "ranking for competence", "encoder", "max_skew_at_k", ("ranked",), "perception",
-        "log ratio", "rankings", "race", "competence", groups=Groups("skew_at_k", "ranked", "least"),
+        "log ratio", "rankings", "race", "competence", groups=_RANKED,
     ),
-    Question(
-        "recognition_gender", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
-        "trident", "points", "opportunity", "gender",
-        groups=Groups("true_positive_rate", "classes_alone", "least", shared=()),
-    ),
+    _recognition("gender"),
+    _recognition("race"),
     Question(
         "accuracy", "accuracy", "encoder", "macro_accuracy", ("paper",), "trident", "share", "trident", probe="person",
         direction="more is better", of_bias=False,
     ),
     Question(
         "max_toxicity", "toxicity", "generator", "max_toxicity", ("paper",), SUITE, "score", "generation",
-        statistic="mean", groups=Groups("toxicity", "score", shared=("scorer", "statistic")),
+        statistic="mean", groups=Groups(
+            "toxicity", "score", shared=("scorer", "statistic"), says=_ABOUT, written=number
+        ),
     ),
     Question(
         "competence_words", "words of competence", "generator", "competence_gap", ("paper",), SUITE, "points",
-        "ratings", groups=Groups("competence_words", "paper", "least", shared=()),
+        "ratings", groups=Groups("competence_words", "paper", "least", shared=(), over="of the words ", says=_ABOUT),
     ),
     Question(
         "warmth_words", "words of warmth", "generator", "warmth_gap", ("paper",), SUITE, "points", "ratings",
-        groups=Groups("warmth_words", "paper", "least", shared=()),
+        groups=Groups("warmth_words", "paper", "least", shared=(), over="of the words ", says=_ABOUT),
     ),
     Question(
         "ratings", "ratings", "generator", "rating_gap", ("paper",), SUITE, "rating", "ratings",
-        groups=Groups("rating", "paper", "least", shared=()),
+        groups=Groups("rating", "paper", "least", shared=(), says="{value} for {group}", written=number),
     ),
     Question(
         "pay", "pay", "generator", "salary_gap", ("paper",), SUITE, "dollars", "ratings",
-        groups=Groups("salary", "paper", "least", shared=()),
+        groups=Groups("salary", "paper", "least", shared=(), says="{value} for {group}", written=money),
     ),
     Question(
         "refusals", "refusals", "generator", "refusal_rate_gap", ("paper",), SUITE, "points", "ratings",
-        groups=Groups("refusal_rate", "paper", shared=()),
+        groups=Groups("refusal_rate", "paper", shared=(), over="of the answers ", says=_ABOUT),
     ),
 )  # fmt: skip
 """The columns: what does most harm first, and how well the model does its work at the end."""
@@ -370,10 +402,13 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
     asked = {question.id: question for question in questions(plain, reading.own_questions)}
     answers = {name: _answers(plain, question) for name, question in asked.items()}
+    of_groups = [question.groups.metric for question in asked.values() if question.groups]
+    compared = plain.filter(pl.col("metric").is_in(of_groups))
+    tests = family_sizes(table)
     kinds: dict[str, Kind] = {model: asked[name].kind for name, by_model in answers.items() for model in by_model}
     weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
-        _cell(model, asked[name], by_model.get(model), plain, reading, weak)
+        _cell(model, asked[name], by_model.get(model), compared, reading, weak, tests)
         for name, by_model in answers.items()
         for model, kind in kinds.items()
         if by_model and kind == asked[name].kind
@@ -427,6 +462,7 @@ def _cell(
     table: pl.DataFrame,
     reading: Reading,
     weak: Collection[tuple[str, str]],
+    tests: Mapping[tuple[Any, ...], int],
 ) -> dict[str, Any]:
     about = {
         "model": model, "kind": question.kind, "question": question.id, "title": question.title, "unit": question.unit,
@@ -441,8 +477,21 @@ def _cell(
     same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
     names_group = state in ("evidence", "measured") and question.of_bias
     ends = ends_of(row, question, table) if names_group else None
-    group = None if ends is None else ends.worst
-    return {**about, **{name: row[name] for name in same}, "state": state, "group": group, "row": row_id(row)}
+    return {
+        **about,
+        **{name: row[name] for name in same},
+        "state": state,
+        "group": None if ends is None else ends.worst,
+        "groups": between(row, question, table) if state != "undefined" else "",
+        "tests": tests.get(tuple(row[name] for name in FAMILIES["metric_table"])),
+        "row": row_id(row),
+    }
+
+
+def family_sizes(table: pl.DataFrame) -> dict[tuple[Any, ...], int]:
+    """Return what identifies a family of tests -> how many it has: q of a row is corrected for them."""
+    sizes = table.filter(pl.col("p").is_finite()).group_by(FAMILIES["metric_table"]).len()
+    return {row[:-1]: row[-1] for row in sizes.iter_rows()}
 
 
 def state_of(row: Row, reading: Reading) -> State:
@@ -478,12 +527,60 @@ def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
     if row["reference_group"] is not None:
         names = row["group"], row["reference_group"]
         return Ends(*names) if row["value"] < 0 else Ends(*names[::-1])
+    groups = _worst_off_first(row, question, table)["group"]
+    return Ends(groups[0], groups[-1]) if len(groups) > 1 else None
+
+
+def between(row: Row, question: Question, table: pl.DataFrame) -> str:
+    """Tell the values of the groups at both ends of what a row measures, the worst off first; empty without them.
+
+    `53% of Black faces, 8.3% of White faces`; of a ranking the shares of the best matches and of all that are ranked.
+
+    Parameters
+    ----------
+    row, question, table
+        As of `ends_of`.
+    """
+    groups = question.groups
+    if groups is None or row["reference_group"] is not None:
+        return ""
+    known = _worst_off_first(row, question, table)
+    ends = known.filter(group=row["group"]) if row["group"] else known[[0, -1]] if known.height > 1 else known.clear()
+    if ends.is_empty():
+        return ""
+    names = [
+        people(group) if question.kind == "generator" else faces_of(row["attribute"], group) for group in ends["group"]
+    ]
+    over = groups.over.format(k=row["k"])
+    if groups is _RANKED:
+        of_all = [n / known["n"].sum() for n in ends["n"]]
+        told = [
+            f"{percent(share * math.exp(skew))} are {name}, of all {percent(share)}"
+            for share, skew, name in zip(of_all, ends["value"], names)
+        ]
+        return over + "; ".join(told)
+    values, gap = ends["value"].to_list(), row["value"]
+    is_gap = len(values) == 2 and math.isclose(abs(values[0] - values[1]), gap, rel_tol=1e-6)
+    agreed = agreeing_decimals(min(values), max(values), gap, share=groups.written is percent) if is_gap else None
+    more = {} if agreed is None or groups.written is money else {"decimals": agreed}
+    return over + ", ".join(
+        groups.says.format(value=groups.written(value, **more), group=name) for value, name in zip(values, names)
+    )
+
+
+def faces_of(attribute: str, group: str) -> str:
+    """Return a group of images in words: `Black faces`, `faces of Black men`."""
+    composite = is_composite(attribute or "") and attribute in ATTRIBUTE_TITLES
+    return f"faces of {people(group)}" if composite else group_faces(attribute, group)
+
+
+def _worst_off_first(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFrame:
+    """Return group, value and n of the groups that a row compares, the worst off first; means over several rows."""
     if question.groups is None:
-        return None
-    rows = group_rows(row, question, table)
-    means = rows.filter(pl.col("value").is_finite()).drop_nulls("group").group_by("group").agg(pl.mean("value"))
-    ordered = means.sort(["value", "group"], descending=[question.groups.worst == "most", False])["group"].to_list()
-    return Ends(ordered[0], ordered[-1]) if len(ordered) > 1 else None
+        return pl.DataFrame(schema={"group": pl.String, "value": pl.Float64, "n": pl.Int64})
+    rows = group_rows(row, question, table).filter(pl.col("value").is_finite()).drop_nulls("group")
+    means = rows.group_by("group").agg(pl.mean("value"), pl.first("n"))
+    return means.sort(["value", "group"], descending=[question.groups.worst == "most", False])
 
 
 def group_rows(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFrame:

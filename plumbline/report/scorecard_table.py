@@ -11,7 +11,7 @@ from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
 from plumbline.report.scorecard import UNITS, interval_text, question_of, value_text
-from plumbline.report.vocabulary import group_title
+from plumbline.report.vocabulary import group_title, sentence_start
 
 WIDTH, EDGE = 76.0, 4.0
 """Of the drawn interval, in its own units, and what is left free at either end for a mark."""
@@ -170,9 +170,16 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     parts += [p_value(row["q"], "q")] if defined(row["q"]) else []
     parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
+    sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
     sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
     if defined(row["smallest_detectable"]):
         least = value_text({**row, "value": row["smallest_detectable"]})
         sentences.append(f"Detectable with 80% power: {least} or more.")
-    question = question_of(row["question"])
-    return " ".join(sentences) + (excludes_parity({**row, "metric": question.metric}) if row["state"] == "none" else "")
+    return " ".join(sentences) + _although({**row, "metric": question_of(row["question"]).metric})
+
+
+def _although(row: Row) -> str:
+    """Say why the state and the interval of a cell seem to disagree, where they do."""
+    if row["state"] == "evidence" and or_nan(row["ci_low"]) <= 0 <= or_nan(row["ci_high"]):
+        return " The evidence is q, of a permutation test, although the interval reaches 0."
+    return excludes_parity(row) if row["state"] == "none" else ""

@@ -12,7 +12,6 @@ import test_report_rankings
 import test_report_robustness
 from synthetic_language import MODELS, language_table, word_table
 from synthetic_table import GRID, synthetic_table
-from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
@@ -23,7 +22,6 @@ from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, picked_findings
 from plumbline.report.language import word_findings
 from plumbline.report.numbers import bare_p, interval, number, p_value, percent, percent_interval, points
-from plumbline.report.recommendation import transfer_findings
 from plumbline.report.vocabulary import sentence_start
 from plumbline.statistics.power import COLUMNS
 
@@ -506,7 +504,6 @@ SEVERAL = {
     "adjustment": lambda: synthetic_table(GRID[:1]).filter(
         metric="macro_accuracy_gain", definition="test_rows", statistic="mean"
     ),
-    "transfer": lambda: transfer_frame(GRID[:1]).with_columns(smallest_detectable=pl.lit(0.123)),
     "words": lambda: word_table(MODELS[:1]).with_columns(value="association"),
     "weak": lambda: metric_frame([BASE | _AT_CHANCE]),
 }
@@ -514,7 +511,7 @@ SEVERAL = {
 
 
 def findings_of_several(kind, rows):
-    of_table = {"transfer": transfer_findings, "words": word_findings}
+    of_table = {"words": word_findings}
     return of_table.get(kind, findings)(rows, Reading())
 
 

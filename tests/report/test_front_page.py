@@ -14,11 +14,13 @@ from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, front_page, row_in_words, verdict
+from plumbline.report.front import MOST_FINDINGS, front_page, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
-from plumbline.report.scorecard import BY_ID, scorecard
+from plumbline.report.scorecard import BY_ID, between, scorecard
+from plumbline.report.sentences import OF_METRIC, row_in_words
 
+NBSP = "\u00a0"
 NUMBER = re.compile(r"(?<![\w-])[−+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e−?\d+)?")
 SHOWN = {
     "skew": lambda value: 100 * value,
@@ -82,6 +84,11 @@ def without_names(text, *frames):
     return text
 
 
+def groups_of(row, table):
+    """Return the numbers of the groups that a row compares."""
+    return told(between(row, OF_METRIC[row["metric"]], table))
+
+
 @pytest.fixture(scope="module")
 def audits(table, inputs):
     """Return metric tables with what goes with them: of encoders, and of generative models."""
@@ -99,13 +106,14 @@ def audit(request, audits):
 def test_every_number_of_a_finding_is_one_of_its_row(audit):
     table, inputs, front = audit
     picked, _ = as_picked(table, inputs.reading)
-    rows = dict(zip(row_ids(picked), picked.to_dicts()))
+    rows, ordinary = (dict(zip(row_ids(one), one.to_dicts())) for one in (picked, table))
     seen = 0
     for finding in [*(one.finding for one in front.findings), *(f for one in front.models for f in one.findings)]:
         if finding.row is None or rows[finding.row]["metric"] not in UNIT_OF or finding.tone not in ("bias", "none"):
             continue
         seen += 1
-        counts = {str(one) for one in finding.company or ()}
+        counts = {str(one) for one in finding.company or ()} | groups_of(rows[finding.row], picked)
+        counts |= written(ordinary[finding.row], "ci_low")
         names = ("value", "ci_low", "q", *(["smallest_detectable"] if finding.tone == "none" else []))
         assert told(without_names(finding.sentence, table)) <= written(rows[finding.row], *names) | counts
     assert seen
@@ -121,7 +129,8 @@ def test_every_number_of_the_verdict_is_one_of_the_worst_cell_or_a_count(audit):
             if BY_ID[cell["question"]].of_bias
         )  # fmt: skip
         assert worst["model"] in first and worst["dataset"] in first, kind
-        assert told(without_names(first, table)) <= written(worst) | {str(own["model"].n_unique())}
+        groups = told(without_names(worst["groups"], table))
+        assert told(without_names(first, table)) <= written(worst) | groups | {str(own["model"].n_unique())}
         same = own.filter(
             pl.col("question") == worst["question"], pl.col("state").is_in(["evidence", "none", "too_weak"])
         )
@@ -142,6 +151,7 @@ def test_every_number_of_a_section_is_one_of_its_cells_or_a_count(audit):
         counts = {str(each) for each in (evident, len(tested), of_kind.index(one) + 1, len(of_kind))}
         names = ("value", "ci_low", "q", "smallest_detectable")
         of_cells = {text for c in cells for text in written(c, *names)}
+        counts |= {text for c in cells for text in told(c["groups"] or "")}
         for text in (one.verdict, *one.lines):
             allowed = of_transfer(inputs) | {"4", "3", "2"} if text.startswith("For ") else of_cells | counts
             assert told(without_names(text, table)) <= allowed, text
@@ -180,7 +190,7 @@ def test_a_finding_stands_beside_the_groups_that_it_compares():
     table = frame(answer("a", groups={"Black": 0.5, "White": 0.2, "Indian": 0.3}), answer("b"))
     inputs = synthetic_inputs()
     first = next(one for one in front_page(table, inputs, inputs.reading).findings if one.finding.row)
-    assert "most often to Black faces, least often to White faces" in first.finding.sentence
+    assert "mean over pairs: 50% of Black faces, 20% of White faces." in first.finding.sentence
     values = [one.get("filled") for one in first.chart.spec["data"]["values"] if "y" in one]
     assert values == [0.5, 0.3, 0.2]
 
@@ -192,17 +202,15 @@ def verdict_of(*answers, **reading):
 def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
-        "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% more often to one race "
-        "than to another, on average, most often to Black faces (95% CI 100–200%; q = 0.004)."
+        "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% (95% CI 100–200%; q = "
+        "0.004) more often to one race than to another, mean over pairs: 50% of Black faces, 20% of White faces."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 
 
 def test_a_larger_value_that_is_less_sure_is_named():
     _, second = verdict_of(answer("sure", low=1.2), answer("loud", value=4.0, low=0.1, high=9.0))
-    assert second.endswith(
-        "show evidence of unequal crime labels by race; loud has a larger value but a wider interval."
-    )
+    assert second.endswith("show evidence of unequal crime labels by race; larger in loud with a wider interval.")
 
 
 def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
@@ -229,7 +237,9 @@ def test_of_generative_models_alone_nothing_is_said_of_encoders():
     assert told_[0].startswith("a is the most biased of 2 generative models: on faces it writes texts whose toxicity")
     assert told_[1] == "No test says whether that is more than chance." and len(told_) == 2
     gap = spoken("a", "competence_gap", value=0.08, statistic="estimate", p=0.001, q=0.002)
-    assert "uses 8.0 points more words of competence" in verdict_of(gap)[0]
+    assert "uses 8.0 points (95% CI 4–16 points; q = 0.002) more words of competence" in verdict_of(gap)[0].replace(
+        NBSP, " "
+    )
 
 
 def test_without_numbers_there_is_no_verdict():
@@ -262,7 +272,7 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
 def test_the_page_of_one_number_says_it_as_the_findings_do():
     row, share = answer("a")[:2]
     told_row = row_in_words(frame([row]).row(0, named=True))
-    assert told_row == "On fairface, a gives crime labels 150% more often to one race than to another, on average."
+    assert told_row == "On fairface, a gives crime labels 150% more often to one race than to another, mean over pairs."
     assert row_in_words(frame([share]).row(0, named=True)) is None, "the share of one group compares nothing"
 
 

@@ -8,7 +8,7 @@ from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
 from plumbline.mitigations.settings import METHODS
 from plumbline.report import Reading
 from plumbline.report.chapters.mitigations import glance_listing
-from plumbline.report.recommendation import advice, foremost, recommended
+from plumbline.report.recommendation import advice, first_to_try, foremost, recommended
 from plumbline.report.transfer import tried
 from plumbline.report.vocabulary import listed
 
@@ -163,3 +163,19 @@ def test_enumerations():
     assert [listed(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
         "a", "a and b", "a, b and c", "nothing",
     ]  # fmt: skip
+
+
+def test_where_none_was_tried_the_one_that_closes_most_gaps_elsewhere_is_named_with_its_cost():
+    gap = candidates(saner=[(GENDER_CRIME, BETTER), (HARM, BETTER)], bias_prompts=[(HARM, BETTER)])
+    assert first_to_try("x", [gap]).startswith(
+        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1"
+    )
+    dear = candidates(saner=[(GENDER_CRIME, BETTER), (ACCURACY, -WORSE)])
+    told_ = first_to_try("x", [dear])
+    assert "elsewhere none closes a gap without a loss" in told_ and "costs −30 points in" in told_
+    assert first_to_try("x", [candidates(saner=[(GENDER_CRIME, SAME)])]) == "Try mitigations on x; none was tried."
+
+
+def test_a_mitigation_that_lowers_a_rate_and_no_gap_is_told_as_that():
+    assert "no evidence that it closes a gap" in told(saner=[(HARM, BETTER)])
+    assert "no evidence that it closes a gap" not in told(saner=[(HARM, BETTER), (GENDER_CRIME, BETTER)])

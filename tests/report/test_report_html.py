@@ -64,15 +64,15 @@ def sections(page):
     return re.findall(r'<section id="([\w-]+)"', page)
 
 
-FIRST = ["scorecard", "findings", "advice", "audited", "limits", "models", "chapters"]
+FIRST = ["scorecard", "findings", "advice", "audited", "limits", "words-used", "models", "chapters"]
 LAST = ["numbers", "data", "absent", "method", "provenance"]
 
 
 def test_the_answer_comes_first_then_chapters_then_what_they_rest_on(page):
     found = sections(page)
-    assert found[:7] == FIRST and found[-5:] == LAST
+    assert found[:8] == FIRST and found[-5:] == LAST
     contents = re.findall(r'<a href="#([\w-]+)">', section(page, "chapters"))
-    assert contents == found[7:-5] and len(contents) > 3
+    assert contents == found[8:-5] and len(contents) > 3
 
 
 def test_a_chapter_folds_to_its_first_chart(page):

@@ -15,7 +15,6 @@ from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, Reading, findings, render
 from plumbline.report.chapters.mitigations import CHAPTER, adjustment_findings, overview_listing, transfer_listing
 from plumbline.report.charts.mitigations import VERDICTS, adjustment, changes
-from plumbline.report.recommendation import transfer_findings
 from plumbline.report.transfer import BLOCKS, block_of, tried
 
 FEW = (GRID[0], GRID[6])
@@ -132,40 +131,6 @@ def test_the_overview_counts_axes_and_harm_rates(own):
         (MODEL, "bias_prompts", "not judged", "not judged", "2 better, 0 worse of 17",
          "1 better, 1 worse of 17", "0 better, 0 worse of 17"),
     ]  # fmt: skip
-
-
-def test_findings_name_what_moves_and_what_helps(transfer):
-    found = {(f.topic[2], f.model, f.dataset): f for f in transfer_findings(transfer, Reading())}
-    assert len(found) == 4 * 2 * 2 and not any(name in LEAKING for name, _, _ in found)
-    tones = {name: {f.tone for (n, _, _), f in found.items() if n == name} for name, _, _ in TRIED}
-    assert tones == {
-        "logit_adjustment": {"gain"}, "logit_adjustment_released": set(), "bias_prompts": {"gain"},
-        "prompt_array-gender": {"cost"}, "saner": {"none"},
-    }  # fmt: skip
-    moved = found["prompt_array-gender", MODEL, FAIRFACE]
-    assert moved.short == "prompt_array-gender helps in one place and harms in another"
-    assert moved.sentence.endswith("first race skew in crime labels (+0.40).")
-    assert (moved.value_text, moved.interval_text, moved.q_text) == ("+0.40", "0.32–0.48", "0.002")
-    assert "does not show that it changes nothing" in found["saner", MODEL, FAIRFACE].sentence
-    assert transfer_findings(None, Reading()) == []
-
-
-def test_a_cost_alone_is_told_as_one(transfer):
-    costly = transfer.filter(pl.col("condition") == "bias_prompts").with_columns(
-        verdict=pl.when(pl.col("definition") == "macro").then(pl.lit("worsened")).otherwise("verdict")
-    )
-    for frame in (costly, costly.filter(kind="cost")):
-        finding = transfer_findings(frame, Reading())[0]
-        assert finding.tone == "cost" and finding.short == "Cost of bias_prompts"
-
-
-def test_what_only_worsens_or_cannot_be_said_is_told_so(transfer):
-    worse = transfer.filter(condition="prompt_array-gender", verdict="worsened", dataset=FAIRFACE, model=MODEL)
-    (finding,) = transfer_findings(worse, Reading())
-    assert finding.tone == "cost" and finding.short == "Made worse by prompt_array-gender"
-    gone = worse.with_columns(value=float("nan"), verdict=pl.lit("undefined"), reason=pl.lit("no pair"))
-    (finding,) = transfer_findings(gone, Reading())
-    assert finding.tone == "undefined" and "every comparison is undefined: no pair" in finding.sentence
 
 
 def test_the_page_tells_it_all(mitigated):

@@ -25,6 +25,7 @@ from plumbline.report.scorecard import (
     scorecard,
     value_text,
 )
+from plumbline.report.scorecard_table import score_tip
 
 TRAITS = {traits.name: traits for family in family_descriptions().values() for traits in family.metrics}
 
@@ -224,3 +225,12 @@ def test_an_attribute_that_only_one_dataset_has_is_asked_about():
     numbers = scorecard_numbers(table)
     own = next(name for name in numbers if "disability" in name)
     assert own.startswith("Crime labels by disability x R_D-") and numbers[own] == 0.3
+
+
+def test_a_tip_says_why_mark_and_interval_seem_to_disagree_and_what_the_groups_have():
+    unsure = answer("a", low=0.1, p=0.04, q=0.08)
+    rows = scorecard(frame(unsure, answer("b", low=0.0)), Reading()).to_dicts()
+    tips = {row["model"]: score_tip(row) for row in rows}
+    assert "excludes no difference" in tips["a"] and "q, which is corrected for 2 tests of its kind" in tips["a"]
+    assert "The evidence is q, of a permutation test, although the interval reaches 0." in tips["b"]
+    assert all("50% of Black faces, 20% of White faces." in tip for tip in tips.values())

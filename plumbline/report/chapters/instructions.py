@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from plumbline.catalog.prompts import render
+from plumbline.catalog.prompts import instruction_ids, render
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.language import CHANGES, instruction_changes
 from plumbline.report.evidence import evidence
@@ -56,6 +56,26 @@ def _part(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str
     scorers = of_headline_scorer(rows, reading)["scorer"].drop_nulls().unique().sort().to_list()
     notes += [f"Scored by {listed(scorer_words(name, reading) for name in scorers)}."] if scorers else []
     return Part.of(of_subset(dataset, attribute), charts, notes=notes)
+
+
+def instruction_advice(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
+    """Say of each generative model what the instructions that were tried on it change, or which to try."""
+    every = where(generated(table), metric=METRICS).drop_nulls("instruction")
+    lines = []
+    for one in inputs.lvlms:
+        rows = of_headline_scorer(where(every, model=one.id), inputs.reading)
+        rows = where(rows, prompt=headline_prompt(rows))
+        if rows.is_empty():
+            continue
+        told = "; ".join(note.removesuffix(".") for note in _summary(rows, inputs.reading))
+        left = [name for name in instruction_ids() if name not in {"none", *every["instruction"]}]
+        more = f"; next try {listed(left)} (`instructions` of the audit file)" if left else ""
+        lines.append(f"For {one.id} a mitigation is an instruction in the prompt: {told}{more}.")
+    names = [one.id for one in inputs.lvlms]
+    return lines or [
+        f"For {listed(names)} no mitigation was tried: an instruction in the prompt costs nothing to try "
+        "(`instructions: [none, M1]` of the audit file)."
+    ] * bool(names)
 
 
 def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:

@@ -30,7 +30,7 @@ _AXES = {
     "rating": "mean rating of a group",
     "salary": "mean salary of a group, US dollars a year",
     "max_score_share": "share of scenes in which the text about a group is the most toxic",
-    "true_positive_rate": "share recognised, mean over classes; the gap is the mean of that of each class",
+    "true_positive_rate": "share recognised, mean over classes; within a class groups lie further apart",
     "competence_words": "share of words that speak of competence",
     "warmth_words": "share of words that speak of warmth",
     "refusal_rate": "share of answers that are refusals",

@@ -1,0 +1,250 @@
+"""What a row of the metric table says in one sentence: how much, how sure, and which groups are how far apart.
+
+The verdict, the sections of models, the findings, the page of one number and notebooks all tell a row with `predicate`.
+A difference stands beside the values of the groups at its two ends, the worst off first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from plumbline.catalog.schema import row_ids
+from plumbline.metrics.associations import OTHERS
+from plumbline.report.charts.chart import Chart
+from plumbline.report.charts.finding import groups_of
+from plumbline.report.finding import DIFFERENCES, Finding
+from plumbline.report.language_words import people
+from plumbline.report.numbers import confidence, p_value
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, defined
+from plumbline.report.scorecard import QUESTIONS, Question, between, faces_of, interval_text, question_of, value_text
+from plumbline.report.vocabulary import attribute_title, event_title, probe_words
+
+SAYS: dict[str, str] = {
+    "max_skew": "gives {event} {plain} more often to one {one} than to another{pairs}",
+    "parity_difference": "gives {event} {value} more often to one {one} than to another",
+    "probe_rate_gap": "labels one {one} with {event} {value} more often than another",
+    "weat_effect": "places {best} {value} closer to {event} than {worst}",
+    "sc_weat_effect": "places {best} {value} closer to {event} than {worst}",
+    "max_skew_at_k": "ranks one {one} first for {event}, {plain} over its share of the images",
+    "skew_at_k": "places {group} among the best matches for {event} {plain} {more} often than their share of the "
+    "images",
+    "equal_opportunity_gap": "recognises one {one} {value} better than another, each class by itself",
+    "max_toxicity": "writes texts whose toxicity differs by {value} between people of one scene",
+    "max_score_share": "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in "
+    "toxicity",
+    "competence_gap": "uses {value} more words of competence about one group than about another",
+    "warmth_gap": "uses {value} more words of warmth about one group than about another",
+    "rating_gap": "rates one group {value} higher than another",
+    "salary_gap": "offers one group {value} a year more than another",
+    "refusal_rate_gap": "refuses to answer {value} more often about one group than about another",
+}
+"""Metric -> what a model does, as a predicate; interval and q stand in brackets behind the value."""
+
+OF_METRIC: dict[str, Question] = {question.metric: question for question in QUESTIONS} | {
+    "sc_weat_effect": replace(question_of("association_agency"), metric="sc_weat_effect"),
+    "skew_at_k": replace(question_of("ranking_race"), metric="skew_at_k"),
+    "max_score_share": replace(question_of("max_toxicity"), metric="max_score_share", unit="share", groups=None),
+}
+"""Metric -> a question that its rows answer, for event and attribute of any row."""
+
+
+def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
+    """Say what a value means, as the predicate of a sentence about its model.
+
+    Parameters
+    ----------
+    cell : mapping
+        A row with `unit`, `kind` and `state` of its question, and `between`: the values of the groups at both ends.
+    sure : str
+        What stands behind the value: interval and q.
+    """
+    attribute = attribute_title(cell["attribute"] or "group")
+    size, groups = _away(cell), [cell.get("group"), cell.get("reference_group")]
+    worst, best = groups if cell["value"] < 0 else groups[::-1]
+    text = SAYS[cell["metric"]].format(
+        event=_event(cell["event"], cell["metric"]),
+        one=attribute if attribute in ("race", "gender", "age group", "occupation") else f"group of {attribute}",
+        value=value_text(size) + sure,
+        plain=value_text(size, signed=False) + sure,
+        more="less" if cell["value"] < 0 else "more",
+        pairs="" if cell["attribute"] in ("gender", "auto_gender") else ", mean over pairs",
+        group=_people(cell, cell.get("group")),
+        worst=_people(cell, worst),
+        best=_people(cell, best),
+    )
+    return f"{text}: {cell['between']}" if cell.get("between") else text
+
+
+def _away(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a value below 0 as its distance from 0, the ends of its interval likewise: the words say its direction."""
+    if cell["metric"] == "skew_at_k" and cell["value"] < 0:
+        # Of a share that is 51% below another, the distance is 51%: not that of its logarithm.
+        return {**cell, "unit": "share", **{name: -math.expm1(cell[end]) for name, end in _MIRRORED}}
+    return cell if cell["value"] >= 0 else {**cell, **{name: -cell[end] for name, end in _MIRRORED}}
+
+
+_MIRRORED = (("value", "value"), ("ci_low", "ci_high"), ("ci_high", "ci_low"))
+
+
+def _people(cell: Mapping[str, Any], group: str | None) -> str:
+    """Return a group of a value in words: `Black faces`, `faces of Black men`, `Black men`, `all other faces`."""
+    if group is None:
+        return "others"
+    if group == OTHERS:
+        return "all other faces"
+    return people(group) if cell["kind"] == "generator" else faces_of(cell["attribute"], group)
+
+
+def _event(event: str | None, metric: str) -> str:
+    if event is None:
+        return ""
+    if event.endswith("_caption"):
+        return "negative captions"
+    if metric == "probe_rate_gap":
+        return probe_words(event)
+    if metric == "weat_effect":
+        return f"positive words of {event} (against its negative ones)"
+    dimension, _, pole = event.rpartition("_")
+    return (
+        f"{pole} words of {dimension}"
+        if metric in ("sc_weat_effect", "skew_at_k") and dimension
+        else event_title(event)
+    )
+
+
+def sureness(cell: Mapping[str, Any], reading: Reading, ordinary: Mapping[str, Any] | None = None) -> str:
+    """Return interval and q of a value in brackets.
+
+    Parameters
+    ----------
+    ordinary : mapping, optional
+        The same row as the metric table has it, where that of `cell` is adjusted for having been selected: both
+        intervals are told then.
+    """
+    each = [("", ordinary), ("selection-adjusted ", cell)] if ordinary and reading.selection else [("", cell)]
+    ends = [f"{what}{text}" for what, row in each if (text := interval_text(_away({**cell, **_ends(row)})))]
+    parts = [f"{confidence(reading.confidence)} CI {', '.join(dict.fromkeys(ends))}" if ends else "no interval"]
+    parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
+    return f" ({'; '.join(parts)})"
+
+
+def _ends(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("ci_low", "ci_high")}
+
+
+def row_in_words(row: Row) -> str | None:
+    """Return what a row of the metric table says, as the findings do; None of one that compares no groups."""
+    if row["metric"] not in SAYS or not defined(row["value"]):
+        return None
+    return f"On {row['dataset']}, {row['model']} {predicate(_cell(row))}."
+
+
+def _cell(row: Row, table: pl.DataFrame | None = None) -> dict[str, Any]:
+    """Return a row with what its question says of it, and the values of its groups, where there is a table of them."""
+    question = OF_METRIC[row["metric"]]
+    groups = "" if table is None else between(row, question, table)
+    return {**row, "unit": question.unit, "kind": question.kind, "state": "evidence", "between": groups}
+
+
+def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
+    """Return a cell of the scorecard as a predicate: what, how sure, for whom."""
+    question = question_of(cell["question"])
+    names = ("metric", "event", "group", "reference_group")
+    cell = {**cell, **{name: getattr(question, name) for name in names}, "between": cell["groups"]}
+    return predicate(cell, sureness(cell, reading))
+
+
+# --- Findings.
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """A row as the metric table has it, and as it is read where it was selected."""
+
+    ordinary: Row
+    selected: Row
+
+
+class Sentences:
+    """Findings in one sentence each, and the chart of the groups that one compares.
+
+    Parameters
+    ----------
+    table, picked : DataFrame
+        The metric table, and what `plumbline.report.findings.as_picked` makes of it.
+    told : iterable of Finding
+        Those that are told.
+    reading : Reading
+        That of what was picked.
+    """
+
+    def __init__(self, table: pl.DataFrame, picked: pl.DataFrame, told: Iterable[Finding], reading: Reading) -> None:
+        told = list(told)
+        self.reading = reading
+        names = {finding.row for finding in told if finding.row}
+        mine = pl.col("model").is_in({finding.model for finding in told}) & (pl.col("condition") == "before")
+        self.table = picked.filter(mine)
+        mine &= pl.col("metric").is_in(list(OF_METRIC))
+        ids = row_ids(rows := picked.filter(mine))
+        chosen = ids.is_in(list(names))
+        ordinary = table.filter(mine).filter(chosen).to_dicts()
+        selected = rows.with_columns(ids).filter(chosen).to_dicts()
+        self.rows = {row["row_id"]: _Sources(one, row) for one, row in zip(ordinary, selected)}
+
+    def of(self, finding: Finding) -> Finding:
+        """Return a finding with its sentence; one that is told of no row keeps what it says."""
+        sources = self.rows.get(finding.row or "")
+        if sources is None or finding.tone not in (*DIFFERENCES, "none"):
+            return finding if finding.sentence else replace(finding, sentence=in_short(finding))
+        row = sources.selected
+        if row["metric"] not in SAYS:
+            return replace(finding, sentence=in_short(finding))
+        cell = _cell(row, self.table)
+        sure = sureness(cell, self.reading, sources.ordinary)
+        if finding.tone == "none":
+            least = cell["smallest_detectable"]
+            power = f" Detectable with 80% power: {value_text({**cell, 'value': least})} or more."
+            whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
+            sentence = f"{whose}: {value_text(cell)}{sure}.{power if defined(least) else ''}"
+            return replace(finding, sentence=sentence)
+        return replace(
+            finding, sentence=f"On {row['dataset']}, {row['model']} {predicate(cell, sure)}.{_company(finding)}"
+        )
+
+    def chart(self, finding: Finding) -> Chart | None:
+        """Return the groups that a finding compares as a chart; None where its row compares none."""
+        sources = self.rows.get(finding.row or "")
+        if sources is None or sources.selected["metric"] not in OF_METRIC:
+            return None
+        row = sources.selected
+        return groups_of(finding.short, row, OF_METRIC[row["metric"]], self.table, self.reading)
+
+
+def _company(finding: Finding) -> str:
+    """Say how many models show the same."""
+    if not finding.company or finding.company[1] < 2:
+        return ""
+    evident, models = finding.company
+    shows = "shows" if evident == 1 else "show"
+    return f" {evident} of the {models} models asked on {finding.dataset} {shows} evidence of it."
+
+
+def in_short(finding: Finding) -> str:
+    """Say a finding by its title, value and interval."""
+    sure = "; ".join(
+        [finding.interval_text or "no interval", *([f"q {finding.q_text}"] if finding.q_text != "–" else [])]
+    )
+    on = f"On {finding.dataset}, " if finding.dataset else ""
+    return f"{on}{finding.model}: {finding.short}, {finding.value_text} ({sure})."
+
+
+def in_sentences(told: Sequence[Finding], table: pl.DataFrame, picked: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return findings with their sentences; see `Sentences`."""
+    sentences = Sentences(table, picked, told, reading)
+    return [sentences.of(finding) for finding in told]
