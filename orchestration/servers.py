@@ -20,7 +20,7 @@ from orchestration.instance import opened, register_partitions
 from plumbline.errors import PlumblineError
 from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
-from resources.workspace import Workspace
+from resources.workspace import MLFLOW_PORT, Workspace
 
 _STOP_S = 10.0
 # Between two tries to start MLflow over a store that another program holds.
@@ -58,7 +58,7 @@ def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console:
     log = workspace.home / "ui.log"
     console.print(f"starting; what the servers say goes to {log}", style="dim", soft_wrap=True)
     with log.open("w") as output:
-        start = {name: partial(_start, command, output) for name, command in commands.items()}
+        start = {name: partial(_start, command, output, mlflow_port) for name, command in commands.items()}
         processes = {name: begin() for name, begin in start.items()}
         try:
             return _watch(processes, pages, console, again={"MLflow": start["MLflow"]} if held else {})
@@ -118,9 +118,10 @@ def _mlflow_page(workspace: Workspace, port: int) -> _RunsPage:
         return _RunsPage(page, held)
 
 
-def _start(command: list[str], output: IO[str]) -> subprocess.Popen:
+def _start(command: list[str], output: IO[str], mlflow_port: int) -> subprocess.Popen:
     environment = {
         **os.environ,
+        MLFLOW_PORT: str(mlflow_port),  # where links of Dagster's pages lead to
         # Without it the server starts seven consumers of about 260 MB each.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from plumbline.generators.folders import GeneratorFiles
     from plumbline.generators.stored_answers import StoredAnswers
 
+MLFLOW_PORT = "PLUMBLINE_MLFLOW_PORT"
+"""Environment variable in which `plumbline ui` tells Dagster where it serves MLflow."""
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
 
@@ -201,8 +203,9 @@ class Workspace:
 
     @property
     def tracking_page(self) -> str:
-        """Return where a browser finds the store: the server itself, or what `plumbline ui` serves by default."""
-        return self.tracking_uri if self.tracking_uri.startswith("http") else "http://127.0.0.1:5000"
+        """Return where a browser finds the store: the server itself, or what `plumbline ui` serves, by default on 5000."""
+        port = os.environ.get(MLFLOW_PORT, "5000")
+        return self.tracking_uri if self.tracking_uri.startswith("http") else f"http://127.0.0.1:{port}"
 
     @property
     def tracking_artifacts(self) -> Path:

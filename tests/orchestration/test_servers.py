@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestration import servers
 from resources.checkout import PROJECT
-from resources.workspace import Workspace
+from resources.workspace import MLFLOW_PORT, Workspace
 
 _SERVES = """
 import socket, sys, time
@@ -119,3 +119,13 @@ def test_a_server_ends_with_a_command_that_was_killed():
         time.sleep(0.05)
     os.kill(server, signal.SIGKILL)
     pytest.fail("the server is still there")
+
+
+def test_dagster_is_told_where_mlflow_is_served(workspace, monkeypatch, tmp_path):
+    with (tmp_path / "said").open("w") as output:
+        asked = f"import os, sys; sys.stdout.write(os.environ[{MLFLOW_PORT!r}])"
+        assert servers._start([sys.executable, "-c", asked], output, 5017).wait() == 0
+    assert (tmp_path / "said").read_text() == "5017"
+    monkeypatch.setenv(MLFLOW_PORT, "5017")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert workspace.tracking_page == "http://127.0.0.1:5017"

@@ -44,7 +44,7 @@ COLUMN_OF: dict[State | None, str] = {
 """In which column of a chart's data the value of a dot stands, by what it is evidence of."""
 KEYS = {
     "filled": "filled: evidence of a difference",
-    "hollow": "hollow: chance alone may explain it, once all tests of this kind are counted (q), whatever the interval",
+    "hollow": "hollow: no evidence by q, whatever the interval",
     "barred": "with a bar: evidence of no difference beyond the margin",
 }
 _FORMATS = {"number": "~g", "share": "~%", "money": "$~s"}
