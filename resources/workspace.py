@@ -203,7 +203,7 @@ class Workspace:
 
     @property
     def tracking_page(self) -> str:
-        """Return where a browser finds the store: the server itself, or what `plumbline ui` serves, by default on 5000."""
+        """Return where a browser finds the store: the server itself, or what `plumbline ui` serves (default: 5000)."""
         port = os.environ.get(MLFLOW_PORT, "5000")
         return self.tracking_uri if self.tracking_uri.startswith("http") else f"http://127.0.0.1:{port}"
 

@@ -100,7 +100,7 @@ def test_a_server_that_ends_by_itself_ends_the_other(workspace, monkeypatch):
 _STARTS = """
 import sys, time
 from orchestration import servers
-server = servers._start([sys.executable, "-c", "import time; time.sleep(60)"], sys.stderr)
+server = servers._start([sys.executable, "-c", "import time; time.sleep(60)"], sys.stderr, 5000)
 print(server.pid, flush=True)
 time.sleep(60)
 """
