@@ -8,7 +8,7 @@ from plumbline.report.charts.labels import OVERALL, is_outside
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing
-from plumbline.report.numbers import NO_INTERVAL, compact, confidence, count, percent, percent_interval
+from plumbline.report.numbers import NO_INTERVAL, compact, count, percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title
@@ -145,19 +145,14 @@ def provenance_listing(inputs: ReportInputs, table: pl.DataFrame) -> Listing:
     return Listing(heads, rows, frozenset({10, 11}))
 
 
-# --- Findings about the data and the auditor: failed checks, refused files, wrong automatic labels,
-# planted truth.
+# --- Findings about the data: failed checks, refused files, wrong automatic labels; and the planted truth.
 
 SAME_RATE = 1e-9
 
 
-def data_findings(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
-    """Return what is worth knowing about the datasets, and how the auditor met the planted truth."""
-    findings = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
-    met = planted_coverage(table, inputs.planted_truth)
-    if met is not None and inputs.planted_truth is not None and met.height:
-        findings.append(_known(met, even_models(inputs.planted_truth), inputs.audit))
-    return findings
+def data_findings(inputs: ReportInputs) -> list[Finding]:
+    """Return what is worth knowing about the datasets."""
+    return [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
 
 
 def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
@@ -252,45 +247,6 @@ def even_models(planted: pl.DataFrame) -> tuple[str, ...]:
     # Rates of a group that are means over others differ in their last digits.
     even = by_model.filter(pl.col("spread") < SAME_RATE, pl.col("groups") > 1)
     return tuple(even["model"].sort().to_list())
-
-
-def _known(met: pl.DataFrame, even: tuple[str, ...], reading: Reading) -> Finding:
-    covered, mean = int(met["covered"].sum()), float((met["value"] - met["planted"]).abs().mean())  # type: ignore[arg-type]
-    of_even, of_others = (met.filter(pl.col("model").is_in(list(even)) == is_even) for is_even in (True, False))
-    parts = []
-    if of_even.height:
-        names = ", ".join(of_even["model"].unique().sort().to_list())
-        parts.append(
-            f"For the model{'s' if ', ' in names else ''} without planted differences ({names}) "
-            f"{_covered(of_even)}; about {confidence(reading.confidence)} should."
-        )
-    if of_others.height:
-        whose = "For the others" if of_even.height else "For models with planted differences"
-        parts.append(
-            f"{whose} {_covered(of_others)}: what a checkpoint learned differs from what its captions said "
-            f"(docs/planted-world.md), and intervals speak of the images, not of that."
-        )
-    text = (
-        f"The auditor against the planted truth. {' '.join(parts)} "
-        f"Measured and planted rates differ by {100 * mean:.1f} points on average."
-    )
-    return Finding(
-        tone="known",
-        topic=("known",),
-        model="",
-        dataset="",
-        short="Intervals that cover the planted truth",
-        sentence=text,
-        value=covered / met.height,
-        value_text=f"{covered} of {met.height}",
-        interval_text="",
-        strength=covered / met.height,
-    )
-
-
-def _covered(met: pl.DataFrame) -> str:
-    covered = int(met["covered"].sum())
-    return f"{covered} of {met.height} intervals cover the planted rate ({percent(covered / met.height)})"
 
 
 def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listing | None:

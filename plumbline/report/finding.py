@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 # The order in which a reader meets the kinds of findings.
-TONES = ("refused", "bias", "difference", "undefined", "cost", "gain", "harm", "robust", "data", "known", "none")
+TONES = ("refused", "bias", "difference", "undefined", "cost", "gain", "harm", "robust", "data", "none")
 # The tones that say that groups are treated differently, as far as chance allows to say so.
 DIFFERENCES = ("bias", "difference")
 # The order of the kinds of one tone: what a model does to people first, what stands behind it later.
@@ -44,7 +44,6 @@ AT_FIRST = {
     "harm": 2,
     "robust": 1,
     "data": 1,
-    "known": 1,
     "none": 1,
 }
 
@@ -59,7 +58,7 @@ class Finding:
         One of `TONES`: `refused` a failed check, `bias` there is evidence, `difference` there is evidence of a
         difference in neutral or positive words, `none` there is no evidence, `undefined` it cannot be said,
         `cost` and `gain` of a mitigation, `harm` a rate, `robust` what the measure itself
-        owes to wording, `data` about the data, `known` against planted truth.
+        owes to wording, `data` about the data.
     topic : tuple of str
         What is asked, the same for every model: findings of one topic are told together.
     short : str

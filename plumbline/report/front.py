@@ -167,7 +167,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     picked, as_told = as_picked(table, reading)
     words = word_findings(inputs.language.get("word_associations"), reading)
     ranked = in_rank_order([*findings(picked, as_told), *words])
-    beside = [*data_findings(table, inputs), *check_findings(inputs.lvlms)]
+    beside = [*data_findings(inputs), *check_findings(inputs.lvlms)]
     leading = _broad(in_rank_order([*headlines(ranked), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
     sections = {model: _own(ranked, model) for model in asked_models(card)}
     told = [*leading, *(f for of_model in sections.values() for f in of_model)]

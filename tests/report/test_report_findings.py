@@ -5,7 +5,6 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from scipy import stats
-from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, planted_truth, synthetic_table
 
 from plumbline.catalog.schema import metric_frame, row_ids
@@ -203,11 +202,11 @@ def test_a_table_without_the_schema_is_refused(table):
         findings(table.drop("q"))
 
 
-def test_data_findings_name_failed_checks_quarantine_and_label_errors(table, inputs):
-    told = " ".join(f.sentence for f in data_findings(table, inputs))
+def test_data_findings_name_failed_checks_quarantine_and_label_errors(inputs):
+    told = " ".join(f.sentence for f in data_findings(inputs))
     assert "one person" not in told
     of_people = replace(inputs.datasets[0], planted=False, absent_identities="identity.txt")
-    lacking = data_findings(table, replace(inputs, datasets=(of_people,)))
+    lacking = data_findings(replace(inputs, datasets=(of_people,)))
     assert any(f"{of_people.id}: identity.txt is not there, so that several" in each.sentence for each in lacking)
     assert "planted-utkface: 1 of 2 data checks failed: gender balance." in told
     assert "3 of 2,103 listed images were quarantined" in told
@@ -241,36 +240,6 @@ def test_even_models_are_those_with_one_planted_rate_for_all_groups():
     assert even_models(truth) == ("control",)
     elsewhere = truth.with_columns(event=pl.lit("agency"), planted=pl.lit(0.5))
     assert even_models(pl.concat([truth, elsewhere])) == ("control",)
-
-
-def test_coverage_is_told_apart_for_models_without_planted_differences(inputs):
-    few = (GRID[0], GRID[6])
-    table = synthetic_table(few, datasets=("planted-fairface",))
-    truth = planted_truth(few, datasets=("planted-fairface",))
-    biased, control = few[0][0], few[1][0]
-    met = planted_coverage(table, truth)
-    covered = {m: int(met.filter(model=m)["covered"].sum()) for m in (control, biased)}
-
-    def told(planted):
-        found = data_findings(table, replace(inputs, planted_truth=planted))
-        return next(f.sentence for f in found if f.tone == "known")
-
-    both = told(truth)
-    assert f"without planted differences ({control}) {covered[control]} of 7 intervals cover" in both
-    assert "; about 95% should. For the others" in both
-    assert f"For the others {covered[biased]} of 7 intervals cover" in both
-    uneven = told(truth.filter(model=biased))
-    assert "without planted differences" not in uneven and "For models with planted differences" in uneven
-    even = told(truth.filter(model=control))
-    assert "For the others" not in even and "captions" not in even
-
-
-def test_nothing_planted_is_nothing_told():
-    inputs = synthetic_inputs((GRID[0],))
-    table = synthetic_table((GRID[0],))
-    told = data_findings(table, inputs)
-    assert any(f.tone == "known" for f in told)
-    assert not any(f.tone == "known" for f in data_findings(table.clear(), inputs))
 
 
 def test_the_adjusted_interval_of_any_row_is_told_on_demand(table):
