@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from plumbline.catalog.schema import row_ids
 from plumbline.metrics.associations import OTHERS
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.finding import groups_of
+from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import people
 from plumbline.report.numbers import confidence, p_value
@@ -187,15 +187,19 @@ class Sentences:
     def __init__(self, table: pl.DataFrame, picked: pl.DataFrame, told: Iterable[Finding], reading: Reading) -> None:
         told = list(told)
         self.reading = reading
-        names = {finding.row for finding in told if finding.row}
         mine = pl.col("model").is_in({finding.model for finding in told}) & (pl.col("condition") == "before")
         self.table = picked.filter(mine)
-        mine &= pl.col("metric").is_in(list(OF_METRIC))
-        ids = row_ids(rows := picked.filter(mine))
-        chosen = ids.is_in(list(names))
-        ordinary = table.filter(mine).filter(chosen).to_dicts()
-        selected = rows.with_columns(ids).filter(chosen).to_dicts()
-        self.rows = {row["row_id"]: _Sources(one, row) for one, row in zip(ordinary, selected)}
+        names = ("model", *QUESTION)
+        wanted = pl.DataFrame(
+            list({(finding.model, *finding.question, finding.row) for finding in told if finding.question}),
+            schema={**{name: table.schema[name] for name in names}, "row_id": pl.String},
+            orient="row",
+        )
+        ordinary, selected = (
+            {row["row_id"]: row for row in one.join(wanted, on=names, nulls_equal=True).to_dicts()}
+            for one in (table, picked)
+        )
+        self.rows = {name: _Sources(ordinary[name], row) for name, row in selected.items()}
 
     def of(self, finding: Finding) -> Finding:
         """Return a finding with its sentence; one that is told of no row keeps what it says."""
