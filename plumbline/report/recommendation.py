@@ -24,6 +24,7 @@ from plumbline.report.transfer import (
     block_of,
     change,
     change_interval,
+    detectable_change,
     is_share,
     place,
     row_words,
