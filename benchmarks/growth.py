@@ -45,6 +45,7 @@ from plumbline.encoders.sharding import ShardedArray, ShardPlan, Span, fill
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.cell import build_cell
 from plumbline.metrics.registry import FAMILIES
+from plumbline.parts import Parts, keeping
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.files import arrays_in_file
 
@@ -156,7 +157,8 @@ def metrics(images: int, folder: Path, *, family: str) -> Work:
             suites=[suite for suite in every if suite.family in needs], filters={},
             shared_space=True, scaled=True, logit_scale=100.0,
         )  # fmt: skip
-        FAMILIES[family].compute(cell, settings=MetricSettings())
+        with keeping(Parts()):  # as an audit does, which names every part by what it is computed from
+            FAMILIES[family].compute(cell, settings=MetricSettings())
 
     return work
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import polars as pl
@@ -210,7 +211,11 @@ def _array(value: np.ndarray[Any, Any], known: dict[int, tuple[Any, bytes]]) -> 
     else:
         remembered = known.get(id(value))
         if remembered is None:  # with the array, so that no other one gets its place in memory
-            remembered = (value, hashlib.sha256(np.ascontiguousarray(value).data).digest())
+            digest = hashlib.sha256()
+            # Block by block, since one that is not contiguous is copied.
+            for rows in blocks(0, len(value), value[0].size):
+                digest.update(np.ascontiguousarray(value[rows]).data)
+            remembered = (value, digest.digest())
             known[id(value)] = remembered
         yield remembered[1]
 
@@ -219,7 +224,25 @@ def _frame(value: pl.DataFrame, known: dict[int, tuple[Any, bytes]]) -> Iterator
     yield f"frame {value.schema} ".encode()
     remembered = known.get(id(value))
     if remembered is None:
-        data = value.rechunk().write_ipc(None).getvalue()
-        remembered = (value, hashlib.sha256(data).digest())
+        hashed = _Hashed()
+        value.rechunk().write_ipc(cast(IO[bytes], hashed))
+        remembered = (value, hashed.digest())
         known[id(value)] = remembered
     yield remembered[1]
+
+
+class _Hashed(io.RawIOBase):
+    """A file of which only the digest is kept: a frame takes as much memory as its bytes do."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._sha256.update(data)
+        return len(data)
+
+    def digest(self) -> bytes:
+        return self._sha256.digest()

@@ -17,7 +17,7 @@ LEAST_ERROR = 0.2
 """Of the standard error of the data, the least that a resample's counts as in `bootstrap_t_array`."""
 _TIE = 1e-12
 """Tolerance for ties, relative above 1: equal statistics of different counts may differ in their last bits."""
-_FEW_KINDS = 4
+_FEW_KINDS = 16
 """Whole numbers of which the replicates have fewer kinds than that part of their number are counted."""
 
 
@@ -320,5 +320,5 @@ class _Replicates:
 def _cumulative_counts(drawn: NDArray[np.integer], first: int, kinds: int) -> NDArray[np.int64]:
     """Return how many of (..., r) whole numbers are at most first, first + 1 and so on, (..., kinds)."""
     rows = drawn.reshape(-1, drawn.shape[-1])
-    counts = np.stack([np.bincount(row - first, minlength=kinds) for row in rows])
-    return np.cumsum(counts, axis=-1).reshape(*drawn.shape[:-1], kinds)
+    counts = np.stack([np.bincount(row - first, minlength=kinds).cumsum() for row in rows])
+    return counts.reshape(*drawn.shape[:-1], kinds)
