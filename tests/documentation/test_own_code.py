@@ -9,8 +9,10 @@ import pytest
 import yaml
 from PIL import Image
 
+from assets.up_to_date import Present
 from documentation.repository_pages import PROJECT
 from plumbline import own_code
+from plumbline.catalog.own_suites import starter
 from plumbline.catalog.suites import load_suite
 from plumbline.config.file import read_audit
 from plumbline.datasets.own import OwnReader, require_reader
@@ -20,10 +22,13 @@ from plumbline.metrics.cell import build_cell, text_products
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.own import GAP, VALUE, OwnMetric, own_rows, require_metric
 from plumbline.metrics.registry import metric_table
+from plumbline.recording import recording
 from plumbline.report.findings import findings
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import own_question, scorecard
 from plumbline.scorers.own import OwnSettings, require_scorer
+from resources.lvlms import scorer_version
+from resources.workspace import Workspace
 
 PAGE = (PROJECT / "docs" / "own-code.md").read_text("utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
@@ -197,3 +202,37 @@ def test_only_what_the_audit_file_names_is_found_beside_it_or_installed(beside):
     (beside / "json.py").write_text("dumps = str\n", "utf-8")
     with pytest.raises(ConfigError, match="one beside the audit file, and one that is installed"):
         own_code.own_code("json:dumps")
+
+
+def test_an_edit_is_seen_by_what_read_it_and_by_nothing_else(beside):
+    """As words of the suites that are here: what was read is looked up again, and only that."""
+    (beside / "jobs.yaml").write_text(starter("outcomes", "jobs"), "utf-8")
+    audit = yaml.safe_load((beside / "audit.yaml").read_text("utf-8"))
+    audit["audit"] = [{"suites": ["crime", "./jobs.yaml"]}]
+    (beside / "audit.yaml").write_text(yaml.safe_dump(audit), "utf-8")
+    workspace = Workspace(audit_path=beside / "audit.yaml", home=beside / "home")
+    assert workspace.audit.metrics and workspace.own_suites
+    with recording() as reads:
+        for suite in ("crime", "jobs"):
+            workspace.suite(suite)
+        for reference in ("near_misses:top_two", "studio:Studio"):
+            workspace.own_code(reference)
+        scorer_version(workspace, "shouting")
+    before = dict(reads.reads)
+
+    def changed():
+        now = Present(workspace)
+        return [read for read, value in before.items() if now.value(read) != value]
+
+    assert len(before) == 5 and changed() == []
+    for file, found, put, read in (
+        ("jobs.yaml", "amateur", "beginner", '["suite","jobs",null,"released"]'),
+        ("near_misses.py", "[:, :2]", "[:, :3]", '["own_code","near_misses:top_two"]'),
+        ("studio.py", '"Ulm"', '"ULM"', '["own_code","studio:Studio"]'),
+        ("shouting.py", "max(1", "max(2", '["scorer","shouting"]'),
+    ):
+        text = (beside / file).read_text("utf-8")
+        assert found in text
+        (beside / file).write_text(text.replace(found, put, 1), "utf-8")
+        assert changed() == [read]
+        (beside / file).write_text(text, "utf-8")
