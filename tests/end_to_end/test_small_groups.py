@@ -12,6 +12,7 @@ from homes import make_home
 from PIL import Image
 
 import plumbline
+from plumbline.catalog.schema import row_ids
 from plumbline.datasets.folder import ColumnMap, Listing, MappedFolder
 from plumbline.datasets.ingestion import ingest
 from plumbline.provenance.tracked_numbers import headline_metrics
@@ -193,8 +194,12 @@ def test_an_audit_of_staff_leaves_nothing_that_tells(tmp_path):
     )
     code, output = home.run("audit")
     assert code == 0, output
-    code, explained = home.run("explain", "max_skew/crime/team")
-    code, exported = home.run("export", str(tmp_path / "exported"))
+    table = home.workspace.lake.read_table("metric_table")
+    assert totals_that_tell(table).is_empty() and cells_that_tell(table) == {}
+    row = row_ids(table.filter(metric="max_skew", attribute="team", event="crime"))[0]
+    code, explained = home.run("explain", row)
+    assert code == 0, explained
+    code, exported = home.run("export", "--to", str(tmp_path / "exported"))
     assert code == 0, exported
     files = [
         (path.name, path.read_bytes())
