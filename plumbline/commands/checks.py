@@ -154,6 +154,10 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say(f"  {attribute_title(groups.attribute)}: {', '.join(named)}{more}")
     for row in rows_without_group(seen.ungrouped).iter_rows(named=True):
         say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {row['why']}")
+    for groups in seen.groups:
+        if len(groups.names) < 2:
+            lost = "one group of it is left, so that it is not compared"
+            say(f"  {attribute_title(groups.attribute)}: {lost}; `map.min_shown: 1` shows small groups", style="yellow")
     if not seen.groups:
         say("  no attribute has groups: only totals can be audited", style="yellow")
     for reason in seen.failing:
