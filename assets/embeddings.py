@@ -186,7 +186,7 @@ def image_embeddings(
         embedded = embed_listed(workspace, encoder, dataset, listed)
         index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
         work, version = embedded.counters() | {"width": cast(DualEncoder, encoder).width}, index
-        known |= {"said": in_words(embedded.said)} if embedded.said else {}
+        known |= {"said": in_words(embedded.notes)} if embedded.notes else {}
     details = {
         "shards": index,
         "images": digest_json(version),

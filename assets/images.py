@@ -58,7 +58,7 @@ def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, liste
         kept = keep_vectors(
             encoder, vectors.vectors, listed.image_ids, workspace.shards, shard_rows=settings["shard_rows"]
         )
-        return replace(kept, said=vectors.said, surplus=vectors.surplus)
+        return replace(kept, notes=vectors.notes, surplus=vectors.surplus)
     if encoder.crop is None:
         # No other decoder can stand in for a preprocessing that is more than a resize and a crop.
         settings["decoder"] = "pillow"

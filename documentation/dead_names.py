@@ -11,7 +11,8 @@ from pathlib import Path
 
 from vulture.core import Vulture
 
-PROJECT = Path(__file__).parents[1]
+from resources.checkout import PROJECT
+
 PACKAGES = ("plumbline", "assets", "resources", "orchestration", "documentation", "benchmarks")
 CALLED_BY_DECORATORS = (
     "@model_validator", "@model_serializer", "@field_validator", "@app.callback", "@automation_sensor", "@executor",

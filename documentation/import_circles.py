@@ -3,11 +3,12 @@
 import sys
 import tomllib
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import grimp
 
-SETTINGS = Path(__file__).parents[1] / "pyproject.toml"
+from resources.checkout import PROJECT
+
+SETTINGS = PROJECT / "pyproject.toml"
 
 
 def circle(*packages: str) -> list[str] | None:

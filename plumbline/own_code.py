@@ -269,8 +269,8 @@ def _imported(reference: str, path: Path) -> ModuleType:
     except Exception as error:
         frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         line = f", line {frames[-1].lineno}" if frames else ""
-        found = f"{type(error).__name__}: {error}"
-        raise ConfigError("the import of this module fails", where=f"{path}{line}", found=found[:300]) from error
+        shown = f"{type(error).__name__}: {error}"
+        raise ConfigError("the import of this module fails", where=f"{path}{line}", found=shown[:300]) from error
 
 
 # --- What the checks of a contract share.

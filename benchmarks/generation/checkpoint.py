@@ -4,9 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
+from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.checkpoints.operators import declare_missing_operators
+from plumbline.digests import digest_file
+from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
 
 IMAGE_TOKENS = 576
 SIDE, PATCH = 336, 14
@@ -77,3 +82,23 @@ def drawn(model_class: type, config: object) -> torch.nn.Module:
                 if parameter.ndim >= 2:
                     parameter.normal_(std=(1 if "embed" in name else parameter[0].numel()) ** -0.5)
     return model.eval()
+
+
+def asked_rows(folder: Path, identity: str, decoding: Decoding, *, seeds: int, sides: Sequence[int]) -> list[Asked]:
+    """Write an image of noise a side, and return the rows that ask each the main prompts with every seed."""
+    rows = []
+    for number, side in enumerate(sides):
+        path = folder / f"{number}.png"
+        Image.fromarray(np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path)
+        subject = Subject(digest_file(path), path)
+        for prompt in prompt_ids("main"):
+            for seed in range(seeds):
+                question = Question(prompt, "none", render(prompt, occupation="chef"), seed)
+                rows.append(Asked(subject, question, row_key(identity, subject, question, decoding)))
+    return rows
+
+
+def compared(ours: Sequence[str], theirs: Sequence[str]) -> tuple[bool, str]:
+    """Return whether two ways wrote the same texts, and how many they did."""
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    return same == len(ours), f"{same} of {len(ours)} texts the same, to the letter"

@@ -6,21 +6,17 @@ same.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 
-from benchmarks.generation.checkpoint import drawn, trained_tokenizer
+from benchmarks.generation.checkpoint import asked_rows, compared, drawn, trained_tokenizer
 from benchmarks.statistics.contest import Peer, Row, timed
-from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.operators import declare_missing_operators
-from plumbline.digests import digest_file
-from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.backend import Asked, Decoding
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.sampling import OwnDraws, RowSeeded
 from plumbline.images.decoding import decode
@@ -47,17 +43,15 @@ def run() -> Iterator[Row]:
         _write(folder / "model")
         files = generator_files("benchmark", "local-dir:model", project=folder, fetched=folder)
         backend: Any = load_backend(files, Placement())
-        asked = _asked(folder, backend.identity)
+        asked = asked_rows(folder, backend.identity, DECODING, seeds=SEEDS, sides=[SIDE] * IMAGES)
         list(backend.answers(asked[:1], Decoding(max_new_tokens=2)))
         seconds, ours = timed(lambda: [answer.text for _, answer in backend.answers(asked, DECODING)], repeats=2)
         each, theirs = timed(lambda: [_answer(backend, row) for row in asked])
-    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    told = f"{same} of {len(ours)} texts the same, to the letter"
     yield Row(
         f"Qwen3-VL, {IMAGES} images x 5 prompts x {SEEDS} seeds, {IMAGE_TOKENS} image tokens, "
         f"{DECODING.max_new_tokens} new ones, {backend.parameters / 1e6:.1f} M parameters",
         seconds,
-        [Peer("generate, row by row", each, same == len(ours), told, reached=2 * BAR)],
+        [Peer("generate, row by row", each, *compared(ours, theirs), reached=2 * BAR)],
     )
 
 
@@ -75,19 +69,6 @@ def _answer(backend: Any, row: Asked) -> str:
             logits_processor=LogitsProcessorList([draws]),
         )  # fmt: skip
     return str(backend._tokenizer.decode(out[0, length:], skip_special_tokens=True).strip())
-
-
-def _asked(folder: Path, identity: str) -> Sequence[Asked]:
-    made = []
-    for number in range(IMAGES):
-        path = folder / f"{number}.png"
-        Image.fromarray(np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)).save(path)
-        subject = Subject(digest_file(path), path)
-        for prompt in prompt_ids("main"):
-            for seed in range(SEEDS):
-                question = Question(prompt, "none", render(prompt, occupation="chef"), seed)
-                made.append(Asked(subject, question, row_key(identity, subject, question, DECODING)))
-    return made
 
 
 def _write(folder: Path) -> None:

@@ -11,18 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 
-from benchmarks.generation.checkpoint import IMAGE_TOKENS, write_checkpoint
+from benchmarks.generation.checkpoint import IMAGE_TOKENS, SIDE, asked_rows, compared, write_checkpoint
 from benchmarks.statistics.contest import Peer, Row, timed
-from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.checkpoints.device import Placement
-from plumbline.digests import digest_file
-from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.backend import Asked, Decoding
 from plumbline.generators.folders import generator_files, load_backend
-from plumbline.generators.sampling import RowSeeded
+from plumbline.generators.sampling import OwnDraws, RowSeeded
 from plumbline.images.decoding import decode
 
 SEEDS, IMAGES = 3, 2
@@ -38,7 +34,7 @@ def run() -> Iterator[Row]:
         backend = load_backend(
             generator_files("benchmark", "local-dir:model", project=folder, fetched=folder), Placement()
         )
-        asked = _asked(folder, backend.identity)
+        asked = asked_rows(folder, backend.identity, DECODING, seeds=SEEDS, sides=[SIDE] * IMAGES)
         peer = _Peer(backend)
         # Once without counting, so that all are warm.
         list(backend.answers(asked[:1], Decoding(max_new_tokens=2)))
@@ -50,35 +46,10 @@ def run() -> Iterator[Row]:
         f"{IMAGES} images x 5 prompts x {SEEDS} seeds, {IMAGE_TOKENS} image tokens, 100 new ones, {parameters}",
         seconds,
         [
-            Peer("generate, row by row", each, *_compared(ours, theirs), reached=2 * BAR_EACH),
-            Peer("generate, the same batch, nothing shared", batch, *_compared(ours, batched), reached=2 * BAR_BATCH),
+            Peer("generate, row by row", each, *compared(ours, theirs), reached=2 * BAR_EACH),
+            Peer("generate, the same batch, nothing shared", batch, *compared(ours, batched), reached=2 * BAR_BATCH),
         ],
     )  # fmt: skip
-
-
-def _asked(folder: Path, identity: str) -> list[Asked]:
-    made = []
-    for number in range(IMAGES):
-        path = folder / f"{number}.png"
-        pixels = np.random.default_rng(number).integers(0, 256, (336, 336, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path)
-        subject = Subject(digest_file(path), path)
-        for prompt in prompt_ids("main"):
-            for seed in range(SEEDS):
-                question = Question(prompt, "none", render(prompt, occupation="chef"), seed)
-                made.append(Asked(subject, question, row_key(identity, subject, question, DECODING)))
-    return made
-
-
-class _Drawn:
-    """The rows' own draws, as the last logits processor of `generate`."""
-
-    def __init__(self, rows: Sequence[Asked], start: int) -> None:
-        self._sampler, self._start = RowSeeded([row.key for row in rows], DECODING, "cpu"), start
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        token = self._sampler.tokens(scores, input_ids.shape[1] - self._start)[:, None]
-        return torch.full_like(scores, -torch.inf).scatter(1, token, 0.0)
 
 
 class _Peer:
@@ -100,13 +71,9 @@ class _Peer:
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
         images = [self._backend._images.prepare(decode(row.subject.path)) for row in rows]
         pixels = self._backend._images.normalisation(torch.stack(images), device="cpu")
+        draws = OwnDraws(RowSeeded([row.key for row in rows], DECODING, "cpu"), width)
         out = self._model.generate(
             input_ids=padded, attention_mask=mask, pixel_values=pixels, do_sample=False,
-            max_new_tokens=DECODING.max_new_tokens, logits_processor=LogitsProcessorList([_Drawn(rows, width)]),
+            max_new_tokens=DECODING.max_new_tokens, logits_processor=LogitsProcessorList([draws]),
         )  # fmt: skip
         return [self._tokenizer.decode(row, skip_special_tokens=True).strip() for row in out[:, width:]]
-
-
-def _compared(ours: Sequence[str], theirs: Sequence[str]) -> tuple[bool, str]:
-    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    return same == len(ours), f"{same} of {len(ours)} texts the same, to the letter"

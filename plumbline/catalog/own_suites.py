@@ -404,13 +404,13 @@ def _require_different(path: Path, suite: Suite) -> None:
 
 def remarks(suite: Suite) -> list[str]:
     """Return what deserves a second look in rendered prompts: articles that do not agree, words that stand twice."""
-    told: list[str] = []
+    doubts: list[str] = []
     for text in suite.texts:
         for article, word in _AGREEMENT.findall(text):
             if with_article(word).split(" ", 1)[0] != article.lower():
-                told.append(f"`{article} {word}` in `{text}`")
-        told += [f"`{twice} {twice}` in `{text}`" for twice in _TWICE.findall(text)]
-    return list(dict.fromkeys(told))
+                doubts.append(f"`{article} {word}` in `{text}`")
+        doubts += [f"`{twice} {twice}` in `{text}`" for twice in _TWICE.findall(text)]
+    return list(dict.fromkeys(doubts))
 
 
 # --- Starters.

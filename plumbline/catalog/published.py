@@ -371,12 +371,12 @@ def published_tables() -> dict[tuple[str, str], tuple[str, str | None]]:
 
     Numbers in running text come last.
     """
-    found: dict[tuple[str, str], tuple[str, str | None]] = {}
+    titles_by_table: dict[tuple[str, str], tuple[str, str | None]] = {}
     for paper, _ in _papers(_FOLDER):
         titles = {name: (table.title, None) for name, table in {**paper.tables, **paper.words}.items()}
         listed = {**titles, **paper.without_results}
-        found |= {(paper.id, name): listed[name] for name in sorted(listed, key=_printed_order)}
-    return found
+        titles_by_table |= {(paper.id, name): listed[name] for name in sorted(listed, key=_printed_order)}
+    return titles_by_table
 
 
 def _printed_order(name: str) -> tuple[bool, str, int]:

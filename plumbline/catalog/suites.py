@@ -180,11 +180,11 @@ def filled(template: str, word: str, *, article: bool = False, as_written: bool 
     if article and not as_written and before is None and word:
         word = with_article(word)
     text = " ".join(template.replace(_SLOT, word).split())
-    if before is None or (found := _WORD.match(text, before.start())) is None:
+    if before is None or (match := _WORD.match(text, before.start())) is None:
         return text
-    agreeing = with_article(found[2])
-    capital = found[1][0].isupper()
-    return text[: found.start()] + (agreeing[0].upper() + agreeing[1:] if capital else agreeing) + text[found.end() :]
+    agreeing = with_article(match[2])
+    capital = match[1][0].isupper()
+    return text[: match.start()] + (agreeing[0].upper() + agreeing[1:] if capital else agreeing) + text[match.end() :]
 
 
 @cache

@@ -288,8 +288,8 @@ class Audit(Part):
             return False
         if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
-        if (own := self.suites_of_files.get(suite)) is not None and own.attribute is not None:
-            return own.attribute in self.declarations[dataset].groups_named
+        if (suite_of_file := self.suites_of_files.get(suite)) is not None and suite_of_file.attribute is not None:
+            return suite_of_file.attribute in self.declarations[dataset].groups_named
         return self.suite_family(suite) != "captions" or dataset in self.with_scenes
 
     @cached_property

@@ -131,8 +131,8 @@ def read_audit(path: Path) -> Audit:
     named = [*_suite_files(text, path), *(() if base is None else _suite_files(str(base_text), base))]
     for content, folder in ((text, path.parent), *(((str(base_text), base.parent),) if base is not None else ())):
         admit(_references(_loaded(content, path)[0]), folder)
-    own = tuple((file, digest_file(file) if file.is_file() else "") for file in dict.fromkeys(named))
-    return _parse(text, path, base, base_text, own)
+    suite_digests = tuple((file, digest_file(file) if file.is_file() else "") for file in dict.fromkeys(named))
+    return _parse(text, path, base, base_text, suite_digests)
 
 
 def _suite_files(text: str, path: Path) -> Iterator[Path]:
@@ -178,7 +178,7 @@ def _with_suites(content: dict[str, Any], path: Path, mistakes: list[str]) -> di
     """Return the content of an audit file with the suites of other files in it, each named as its file."""
     if not any(True for _ in _suite_paths(content)):
         return content
-    own: dict[str, Any] = {}
+    suites: dict[str, Any] = {}
     files: dict[str, Path] = {}
     for name in dict.fromkeys(_suite_paths(content)):
         file = _beside(path, name)
@@ -187,7 +187,7 @@ def _with_suites(content: dict[str, Any], path: Path, mistakes: list[str]) -> di
             mistakes.append(_indented(twice))
             continue
         try:
-            own[file.stem] = read_own_suite(file)
+            suites[file.stem] = read_own_suite(file)
         except ConfigError as error:
             mistakes.append(_indented(error))
     entries = [
@@ -196,7 +196,7 @@ def _with_suites(content: dict[str, Any], path: Path, mistakes: list[str]) -> di
         else entry
         for entry in content["audit"]
     ]
-    return {**content, "audit": entries, "own_suites": own}
+    return {**content, "audit": entries, "own_suites": suites}
 
 
 def _indented(error: ConfigError) -> str:
@@ -243,8 +243,8 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own:
             _parse(base_text, base, None, None, own)
         content = _laid_over(content, _with_suites(_loaded(base_text, base)[0], base, []), path)
         if "own_suites" in content:
-            asked = {name for entry in _entries(content) for name in entry.get("suites") or ()}
-            content["own_suites"] = {name: suite for name, suite in content["own_suites"].items() if name in asked}
+            named = {name for entry in _entries(content) for name in entry.get("suites") or ()}
+            content["own_suites"] = {name: suite for name, suite in content["own_suites"].items() if name in named}
     if mistakes:  # what they say is missing in the rest
         raise _refused(mistakes, path)
     lines: dict[Place, int] = {(): 1}

@@ -39,20 +39,20 @@ class COCOCaptions(Reader):
             If there is none.
         """
         folder = dataset_root(root)
-        found = sorted(
+        names = sorted(
             f"{below}{path.name}"
             for below in _FOLDERS
             for path in (folder / below).glob("captions_*.json")
             if _NAME.fullmatch(path.name)
         )
-        if not found:
+        if not names:
             raise DatasetError(
                 "the COCO folder has no file of captions",
                 where=root,
                 expected="annotations/captions_train2017.json or annotations/captions_val2017.json",
                 hint="put the published annotations beside the folders of images",
             )
-        return found
+        return names
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry a caption, image by image as the file lists them.
@@ -93,15 +93,15 @@ def _pairs(root: Path, name: str) -> Iterator[Entry | Refusal]:
             yield _refused(code, what, name, line, image, "an image with `id`, once, and `file_name`", path)
             continue
         seen.add(image_id)
-        own = of_image.pop(image_id, [])
-        if not own:
+        captions_of_image = of_image.pop(image_id, [])
+        if not captions_of_image:
             what = "the image has no caption"
             yield _refused("missing_caption", what, name, line, image, "an annotation with its id", path)
-        for at, caption in own:
+        for at, caption in captions_of_image:
             text = _value(caption, "caption")
             yield Entry(path, split, {"caption": text if isinstance(text, str) else ""}, name, at)
-    for own in of_image.values():
-        for line, caption in own:
+    for captions_of_image in of_image.values():
+        for line, caption in captions_of_image:
             what, expected = "the caption belongs to no image", "`image_id` of an image of the same file"
             yield _refused("unknown_image", what, name, line, caption, expected, name)
 

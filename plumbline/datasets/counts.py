@@ -104,12 +104,12 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
             hint="write the counts themselves: shares, percentages and blanks do not say how many images there were",
         )
     if contradicting:
-        one, told = contradicting[0]
+        one, printed_total = contradicting[0]
         raise DatasetError(
             f"the counts of {len(contradicting)} of {len(rows)} rows do not add up to their total",
             where=f"{name}, line {one.line}, column `{total[0]}`",
             found=f"{' + '.join(map(str, one.counts.values()))} = {sum(one.counts.values())}",
-            expected=told,
+            expected=printed_total,
             hint="correct the table from its source; a row says nothing while it contradicts itself",
         )
     if again:

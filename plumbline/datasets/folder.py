@@ -337,11 +337,11 @@ class MappedFolder(Reader):
             left_out[column, "missing"] = records[column].null_count()
             left_out[column, "unmapped"] = int(unmapped.sum())
             records = records.with_columns(pl.when(~unmapped).then(pl.col(column)).alias(column))
-        made = {column: partial(into_bins, edges=edges) for column, edges in self._map.bins.items()}
-        made |= {column: partial(into_quantiles, number=number) for column, number in self._map.quantiles.items()}
+        groupings = {column: partial(into_bins, edges=edges) for column, edges in self._map.bins.items()}
+        groupings |= {column: partial(into_quantiles, number=number) for column, number in self._map.quantiles.items()}
         if self._map.age_edges is not None:
-            made["age"] = partial(into_bins, edges=self._map.age_edges)
-        for column, grouping in made.items():
+            groupings["age"] = partial(into_bins, edges=self._map.age_edges)
+        for column, grouping in groupings.items():
             values, without = grouping(records[column])
             into = "age_group" if column == "age" and self._map.age_edges else column
             records = records.with_columns(values.alias(into))

@@ -158,19 +158,19 @@ class _Shard:
             index = tar_index(archive)
         except OSError as error:
             raise unreadable_index(name, error.strerror) from error
-        told: set[str] = set()
+        keys: set[str] = set()
         for key, members in _samples(index.members):
-            line = len(told) + 1
-            if key is None or key in told:
+            line = len(keys) + 1
+            if key is None or key in keys:
                 yield from _misplaced(name, key, members, line)
                 continue
-            told.add(key)
+            keys.add(key)
             yield _of_members(archive, name, key, members, line, rows.get(key))
         if index.damage is not None:
             what, expected = "the tar cannot be read to its end", "a whole tar"
-            yield refuse_line("truncated", what, name, len(told) + 1, index.damage, expected)
+            yield refuse_line("truncated", what, name, len(keys) + 1, index.damage, expected)
         yield from refused
-        yield from (self._not_got(row, f"{name}/{key}") for key, row in rows.items() if key not in told)
+        yield from (self._not_got(row, f"{name}/{key}") for key, row in rows.items() if key not in keys)
 
     # --- The formats `files` and `parquet`, and the rows beside a tar
 
@@ -186,21 +186,21 @@ class _Shard:
                 expected=f"{self.name}.tar or the folder {self.name}, or a column {' or '.join(FORMAT_COLUMNS)}",
                 hint="this is a list of addresses: run img2dataset on it, and name its `output_folder`",
             )
-        told: set[str] = set()
+        keys: set[str] = set()
         for row in self._rows():
             if isinstance(row, Refusal):
                 yield row
                 continue
             key, got = row.values["key"], row.values.get("status", SUCCESS) == SUCCESS
             path = f"{name}/{row.line - 1}" if inside else self._file_of(key)
-            if key in told:
+            if key in keys:
                 yield self._twice(row, path)
             elif not got:
                 yield self._not_got(row, path)
             else:
                 caption = row.values.get("txt") or row.values.get("caption") or ""
                 yield Entry(path, None, {"caption": caption}, name, row.line)
-            told.add(key)
+            keys.add(key)
 
     def _file_of(self, key: str) -> str:
         """Return the picture of a key in the shard's folder; the first format where there is none."""
@@ -214,15 +214,15 @@ class _Shard:
     def _not_got(self, row: Row, path: str) -> Refusal:
         name, status = str(self.table), row.values.get("status", SUCCESS)
         if status == SUCCESS:
-            what, found = "the table says that this picture was got, and the shard lacks it", row.values.get("url", "")
-            return refuse_line("missing_file", what, name, row.line, printable(found), "a picture", path=path)
-        told = ": ".join(filter(None, (status, row.values.get("error_message"), row.values.get("url"))))
+            what, value = "the table says that this picture was got, and the shard lacks it", row.values.get("url", "")
+            return refuse_line("missing_file", what, name, row.line, printable(value), "a picture", path=path)
+        answer = ": ".join(filter(None, (status, row.values.get("error_message"), row.values.get("url"))))
         return refuse_line(
             "not_downloaded",
             "img2dataset did not get this picture",
             name,
             row.line,
-            printable(told),
+            printable(answer),
             SUCCESS,
             path=path,
         )
@@ -255,13 +255,13 @@ class _Shard:
             stats = json.loads(data)
         except (ValueError, RecursionError):
             stats = None
-        told = stats.get("successes") if isinstance(stats, dict) else None
-        if not isinstance(told, int) or isinstance(told, bool):
+        successes = stats.get("successes") if isinstance(stats, dict) else None
+        if not isinstance(successes, int) or isinstance(successes, bool):
             what, expected = "the statistics of the shard do not read", "JSON with `count` and `successes`"
             yield refuse_line("malformed_row", what, name, 1, printable(repr(data[:80])), expected)
-        elif told < got or told > got:
+        elif successes < got or successes > got:
             what = "the statistics of the shard count other successes than it has pictures"
-            yield refuse_line("contradicting_totals", what, name, 1, f"{told} successes", f"{got}, as are here")
+            yield refuse_line("contradicting_totals", what, name, 1, f"{successes} successes", f"{got}, as are here")
 
 
 def _misplaced(name: str, key: str | None, members: Sequence[TarMember], line: int) -> Iterator[Refusal]:
@@ -274,8 +274,8 @@ def _misplaced(name: str, key: str | None, members: Sequence[TarMember], line: i
         plain = member.kind == "file"
         code = "malformed_name" if plain else "not_a_file"
         what = "the name does not give a key" if plain else "the member is not a plain file"
-        found = printable(ascii(member.name)) if plain else member.kind
-        yield refuse_line(code, what, name, line, found, "KEY.jpg, KEY.txt or KEY.json", path=f"{name}/{member.name}")
+        value = printable(ascii(member.name)) if plain else member.kind
+        yield refuse_line(code, what, name, line, value, "KEY.jpg, KEY.txt or KEY.json", path=f"{name}/{member.name}")
 
 
 def _of_members(
@@ -286,18 +286,18 @@ def _of_members(
         suffix = member.name.rpartition("/")[2].partition(".")[2].lower()
         if suffix in by_suffix:
             what, expected = "a sample has two members of one name", "each once"
-            found = printable(ascii(member.name))
-            return refuse_line("duplicate_key", what, name, line, found, expected, path=f"{name}/{key}")
+            value = printable(ascii(member.name))
+            return refuse_line("duplicate_key", what, name, line, value, expected, path=f"{name}/{key}")
         by_suffix[suffix] = member
     image = next((by_suffix[suffix] for suffix in _IMAGES if suffix in by_suffix), None)
     if image is None:
-        what, found = "the sample has no picture", ", ".join(sorted(by_suffix))
+        what, value = "the sample has no picture", ", ".join(sorted(by_suffix))
         expected = f"one of {', '.join(_IMAGES)}"
-        return refuse_line("missing_file", what, name, line, printable(found), expected, path=f"{name}/{key}")
+        return refuse_line("missing_file", what, name, line, printable(value), expected, path=f"{name}/{key}")
     path = f"{name}/{image.name}"
     if row is not None and row.values.get("status", SUCCESS) != SUCCESS:
-        what, found = "the table says that this picture was not got", row.values["status"]
-        return refuse_line("contradicting_status", what, name, line, printable(found), SUCCESS, path=path)
+        what, value = "the table says that this picture was not got", row.values["status"]
+        return refuse_line("contradicting_status", what, name, line, printable(value), SUCCESS, path=path)
     try:
         caption = _caption_of(archive, by_suffix, row)
     except ImageRejected as error:
@@ -350,5 +350,5 @@ def _text(archive: Path, member: TarMember, max_bytes: int) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        found = repr(data[:80])[1:]
-        raise ImageRejected("wrong_encoding", "a member is not UTF-8", found=found, expected="UTF-8") from error
+        start = repr(data[:80])[1:]
+        raise ImageRejected("wrong_encoding", "a member is not UTF-8", found=start, expected="UTF-8") from error

@@ -154,11 +154,11 @@ def _conflict(group: Sequence[Accepted], with_labels: bool) -> ImageRejected:
     what = f"the same bytes are listed {len(group)} times with different labels"
     persons = [_person(item.labels) for item in group]
     if with_labels:
-        found = "; ".join(sorted({canonical_json(person) for person in persons}))
+        shown = "; ".join(sorted({canonical_json(person) for person in persons}))
     else:
         columns = dict.fromkeys(column for person in persons for column in person)
-        found = f"other values of {', '.join(c for c in columns if len({person.get(c) for person in persons}) > 1)}"
-    return ImageRejected("conflicting_duplicate", what, found=found, expected="one set of labels")
+        shown = f"other values of {', '.join(c for c in columns if len({person.get(c) for person in persons}) > 1)}"
+    return ImageRejected("conflicting_duplicate", what, found=shown, expected="one set of labels")
 
 
 def _repetition(item: Accepted, first: Accepted) -> ImageRejected:

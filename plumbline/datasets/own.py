@@ -33,8 +33,8 @@ class OwnReader(Reader):
         self._reader = _made(self.code)
         self.declaration: Declaration = self._reader.declaration
         self.has_images = bool(getattr(self._reader, "has_images", True))
-        said = any("least_shown" in vars(each) for each in type(self._reader).__mro__ if _is_own(each))
-        self.least_shown = int(self._reader.least_shown) if said else MIN_SHOWN
+        declares = any("least_shown" in vars(each) for each in type(self._reader).__mro__ if _is_own(each))
+        self.least_shown = int(self._reader.least_shown) if declares else MIN_SHOWN
 
     def index_files(self, root: Path) -> Sequence[str]:
         """See `Reader`."""
@@ -68,9 +68,9 @@ def _made(code: OwnCode) -> Any:
     reader = called(code, code.thing, told="made without arguments")
     declared = getattr(reader, "declaration", None)
     if not isinstance(declared, Declaration):
-        found = "nothing" if declared is None else type(declared).__name__
+        shown = "nothing" if declared is None else type(declared).__name__
         expected = "an attribute `declaration` of plumbline.datasets.records.Declaration"
-        raise broken(code, "its declaration", found=found, expected=expected)
+        raise broken(code, "its declaration", found=shown, expected=expected)
     lacking = [name + form for name, form in _METHODS.items() if not callable(getattr(reader, name, None))]
     if lacking:
         raise broken(
@@ -78,8 +78,8 @@ def _made(code: OwnCode) -> Any:
         )
     unknown = {rule.column for rule in declared.rules} - {*RECORD_SCHEMA, *declared.attributes}
     if unknown:
-        found, expected = ", ".join(sorted(unknown)), "columns of the records, or of `declaration.attributes`"
-        raise broken(code, "its rules fill columns that nobody knows", found=found, expected=expected)
+        shown, expected = ", ".join(sorted(unknown)), "columns of the records, or of `declaration.attributes`"
+        raise broken(code, "its rules fill columns that nobody knows", found=shown, expected=expected)
     return reader
 
 
@@ -99,13 +99,13 @@ def require_reader(reader: OwnReader, root: Path) -> None:
         if isinstance(entry, Refusal):
             continue
         if not isinstance(entry, Entry) or not isinstance(entry.path, str) or not isinstance(entry.raw, Mapping):
-            found = f"{type(entry).__name__} at position {i}"
-            raise broken(code, "what it lists", found=found, expected="Entry(path, split, raw) or Refusal")
+            shown = f"{type(entry).__name__} at position {i}"
+            raise broken(code, "what it lists", found=shown, expected="Entry(path, split, raw) or Refusal")
         if Path(entry.path).is_absolute():
             raise broken(code, "a path", found=entry.path, expected="relative to the root of the dataset")
         if lacking := {rule.source for rule in reader.declaration.rules} - {*entry.raw}:
-            found = f"entry {i} without {', '.join(sorted(lacking))}"
-            raise broken(code, "the values of an entry", found=found, expected="every source that a rule reads")
+            shown = f"entry {i} without {', '.join(sorted(lacking))}"
+            raise broken(code, "the values of an entry", found=shown, expected="every source that a rule reads")
         try:
             labels = reader.labels(entry.raw)
         except ImageRejected:

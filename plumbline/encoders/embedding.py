@@ -59,7 +59,7 @@ class Embedded:
     gate : DecoderGate or None
         Where the fast decoder was asked for: whether it was used, and how far its embeddings were from the
         checkpoint's own.
-    surplus, said : int or None, tuple of Reason
+    surplus, notes : int or None, tuple of Reason
         Of stored embeddings: rows of images that were not asked for, and what is to be known of the others.
     """
 
@@ -68,7 +68,7 @@ class Embedded:
     work: CacheStats
     gate: DecoderGate | None = None
     surplus: int | None = None
-    said: Reasons = ()
+    notes: Reasons = ()
 
     def counters(self) -> dict[str, int | float]:
         """Return the work done, for metadata."""

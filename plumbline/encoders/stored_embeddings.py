@@ -415,12 +415,12 @@ def _unusable(parts: Sequence[_Part], rows: NDArray[np.int64], vectors: NDArray[
     """Give an error of each kind of vectors that no cosine can be taken of."""
     finite = np.isfinite(vectors).all(axis=1)
     zero = finite & ~vectors.any(axis=1)
-    for marked, found, expected in ((~finite, "NaN or infinity", "finite numbers"), (zero, "zeros alone", "a vector")):
+    for marked, fault, expected in ((~finite, "NaN or infinity", "finite numbers"), (zero, "zeros alone", "a vector")):
         if marked.any():
             yield EncodingError(
-                f"{int(marked.sum())} of {len(vectors)} stored embeddings hold {found}",
+                f"{int(marked.sum())} of {len(vectors)} stored embeddings hold {fault}",
                 where=_place(parts, int(rows[np.flatnonzero(marked)[0]])),
-                found=found,
+                found=fault,
                 expected=expected,
                 hint="compute them again, or take the images out of the dataset's table",
             )
@@ -451,13 +451,13 @@ class StoredImages(NamedTuple):
         As they are stored, in the order of the images that were asked for.
     surplus : int
         Stored rows of images that were not asked for.
-    said : tuple of Reason
+    notes : tuple of Reason
         What is to be known of them.
     """
 
     vectors: NDArray[np.float32]
     surplus: int
-    said: Reasons
+    notes: Reasons
 
 
 class StoredEmbeddings:

@@ -196,12 +196,12 @@ class StoredAnswers:
                 else:
                     row[name] = text
             texts.append((f"{path.name}, {unit} {line.number}", row))
-        for key, found in wrong.items():
-            if found:
+        for key, values in wrong.items():
+            if values:
                 raise GenerationError(
-                    f"{len(found)} of {len(lines)} values of a column of stored answers cannot be used",
+                    f"{len(values)} of {len(lines)} values of a column of stored answers cannot be used",
                     where=f"{path}, column `{named[key]}`",
-                    found="; ".join(found[:_MOST_SHOWN]),
+                    found="; ".join(values[:_MOST_SHOWN]),
                     expected={"seed": "whole numbers from 0", "finish_reason": ", ".join(FINISH_REASONS)}.get(
                         key, "texts"
                     ),
@@ -255,13 +255,13 @@ _READ: dict[str, tuple[str, Callable[[Path, Sequence[str]], Iterator[_Line]]]] =
 }
 
 
-def _require_columns(path: Path, columns: Sequence[str], found: Iterable[str]) -> None:
-    found = list(found)
-    if absent := [name for name in columns if name not in found]:
+def _require_columns(path: Path, columns: Sequence[str], in_file: Iterable[str]) -> None:
+    present = list(in_file)
+    if absent := [name for name in columns if name not in present]:
         raise GenerationError(
             "the stored answers lack a column",
             where=path,
-            found=", ".join(found),
+            found=", ".join(present),
             expected=", ".join(absent),
             hint="say under `columns` which column is what",
         )

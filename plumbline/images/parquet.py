@@ -469,8 +469,8 @@ def _leaf(schema: pa.Schema) -> str:
 
 def format_column(schema: pa.Schema) -> str | None:
     """Return the column of `FORMAT_COLUMNS` that holds encoded pictures; None where there is none, or several."""
-    found = [name for name in FORMAT_COLUMNS if schema.names.count(name) == 1 and holds_bytes(schema.field(name).type)]
-    return found[0] if len(found) == 1 else None
+    names = [name for name in FORMAT_COLUMNS if schema.names.count(name) == 1 and holds_bytes(schema.field(name).type)]
+    return names[0] if len(names) == 1 else None
 
 
 def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:

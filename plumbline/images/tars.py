@@ -113,13 +113,13 @@ def read_member(archive: str, name: str, *, max_bytes: int) -> bytes:
     if member.kind != "file":
         raise ImageRejected("not_a_file", "the member is not a plain file", found=member.kind, expected="a plain file")
     if member.size > max_bytes:
-        found, expected = f"{member.size} bytes", f"at most {max_bytes} bytes"
-        raise ImageRejected("file_too_large", "the member is too large", found=found, expected=expected)
+        size, expected = f"{member.size} bytes", f"at most {max_bytes} bytes"
+        raise ImageRejected("file_too_large", "the member is too large", found=size, expected=expected)
     with open(archive, "rb") as file:  # noqa: PTH123
         data = os.pread(file.fileno(), member.size, member.offset)
     if len(data) < member.size:
-        found, expected = f"{len(data)} bytes", f"{member.size} bytes"
-        raise ImageRejected("truncated", "the tar is cut in this member", found=found, expected=expected)
+        size, expected = f"{len(data)} bytes", f"{member.size} bytes"
+        raise ImageRejected("truncated", "the tar is cut in this member", found=size, expected=expected)
     return data
 
 
@@ -172,7 +172,7 @@ class _Info(tarfile.TarInfo):
 
 
 def _members(stream: _Headers, size: int) -> Iterator[TarMember]:
-    found: list[TarMember] = []
+    members: list[TarMember] = []
     try:
         with tarfile.open(  # type: ignore[call-overload]
             fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape", tarinfo=_Info
@@ -182,24 +182,24 @@ def _members(stream: _Headers, size: int) -> Iterator[TarMember]:
                 opened.members.clear()
                 kept = opened.pax_headers
                 opened.pax_headers = {keyword: kept[keyword] for keyword in _KEPT_SETTINGS if keyword in kept}
-                if len(found) == MAX_MEMBERS:
+                if len(members) == MAX_MEMBERS:
                     raise _Damaged(f"more than {MAX_MEMBERS} members")
-                found.append(TarMember(info.name, _kind(info), info.offset_data, info.size))
+                members.append(TarMember(info.name, _kind(info), info.offset_data, info.size))
                 if info.isreg() and info.offset_data + info.size > size:
                     raise _Damaged(f"it is cut: it ends at byte {size}, in the member {info.name!a}")
             end = opened.offset
     except _Damaged as error:
-        raise _Damaged(str(error), found) from error
+        raise _Damaged(str(error), members) from error
     # Any: what tarfile raises on damaged bytes is documented nowhere.
     except Exception as error:
-        raise _Damaged(f"{type(error).__name__}: {error}", found) from error
+        raise _Damaged(f"{type(error).__name__}: {error}", members) from error
     stream.seek(end)
     block = stream.read(tarfile.BLOCKSIZE)
     # tarfile takes a damaged header for the end.
     if block != bytes(tarfile.BLOCKSIZE):
         what = "neither a header nor zeros" if len(block) == tarfile.BLOCKSIZE else "it is cut: no zero block"
-        raise _Damaged(f"{what} at byte {end}", found)
-    yield from found
+        raise _Damaged(f"{what} at byte {end}", members)
+    yield from members
 
 
 def _kind(info: tarfile.TarInfo) -> str:

@@ -430,13 +430,13 @@ def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Associa
     return AssociationInfluences(of_statistic, of_effect)
 
 
-def _weighted(values: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values @ means; nan only for categories with an undefined column."""
+def _weighted(values: NDArray[np.float64], category_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values @ category_weights; nan only for categories with an undefined column."""
     missing = np.isnan(values)
     if not missing.any():
-        return values @ means
-    total = np.where(missing, 0.0, values) @ means
-    return np.where(missing.astype(np.float64) @ (means != 0) > 0, np.nan, total)
+        return values @ category_weights
+    total = np.where(missing, 0.0, values) @ category_weights
+    return np.where(missing.astype(np.float64) @ (category_weights != 0) > 0, np.nan, total)
 
 
 # Rows: the contrasts of groups, for every word, scale and dimension.

@@ -726,8 +726,8 @@ def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
     if attribute in faces.labelled:
         others = [name for name in faces.labelled if name != attribute]
         return matched_pairs(faces.records, attribute, fixed=("set_id", "dimension", "level", *others))
-    mine = pl.when(pl.col("dimension") == attribute).then("level").alias("varied")
-    return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
+    own_level = pl.when(pl.col("dimension") == attribute).then("level").alias("varied")
+    return matched_pairs(faces.records.with_columns(own_level), "varied", fixed=("set_id", *faces.labelled))
 
 
 def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

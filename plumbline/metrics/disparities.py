@@ -256,7 +256,7 @@ def sorted_groups(rates: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 @cache
 def _comparisons(n: int) -> tuple[tuple[int, int], ...]:
     """Return which places a network of n numbers compares, one after the other."""
-    found = []
+    places = []
     merged = 1
     while merged < n:
         apart = merged
@@ -264,10 +264,10 @@ def _comparisons(n: int) -> tuple[tuple[int, int], ...]:
             for start in range(apart % merged, n - apart, 2 * apart):
                 for i in range(start, min(start + apart, n - apart)):
                     if i // (2 * merged) == (i + apart) // (2 * merged):
-                        found.append((i, i + apart))
+                        places.append((i, i + apart))
             apart //= 2
         merged *= 2
-    return tuple(found)
+    return tuple(places)
 
 
 def skew_values(

@@ -70,14 +70,14 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
 def _add_power_reasons(table: pl.DataFrame, *, significance: float) -> pl.DataFrame:
     """Say of rows that are no evidence, and have no detectable value, why not, where no other reason does."""
     no_evidence = pl.col("p").is_not_nan() & (pl.coalesce("q", "p") >= significance)
-    told = pl.col("reason_codes").str.contains_any(["few_relabellings", "p_floor"]).fill_null(value=False)
+    has_reason = pl.col("reason_codes").str.contains_any(["few_relabellings", "p_floor"]).fill_null(value=False)
     missing = {
-        "nothing_detectable": pl.col("smallest_detectable").is_nan() & ~told,
+        "nothing_detectable": pl.col("smallest_detectable").is_nan() & ~has_reason,
         "power_unknown": pl.col("smallest_detectable").is_null(),
     }
     rows = table.with_row_index("row")
-    found = {code: rows.filter(no_evidence & where.fill_null(value=False))["row"] for code, where in missing.items()}
-    return add_reasons(table, {row: reason(code) for code, places in found.items() for row in places})
+    places = {code: rows.filter(no_evidence & where.fill_null(value=False))["row"] for code, where in missing.items()}
+    return add_reasons(table, {row: reason(code) for code, of_code in places.items() for row in of_code})
 
 
 def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:
@@ -118,8 +118,8 @@ def add_detectable_changes(
     """
     error = _floats((table["ci_high"] - table["ci_low"]) / (2 * _quantile(confidence)))
     known = np.isfinite(error) & (error > 0)
-    found = np.where(known, error * effect_size(_required(table, of, significance)), np.nan)
-    return table.with_columns(pl.Series("smallest_detectable", found, pl.Float64).fill_nan(None))
+    detectable = np.where(known, error * effect_size(_required(table, of, significance)), np.nan)
+    return table.with_columns(pl.Series("smallest_detectable", detectable, pl.Float64).fill_nan(None))
 
 
 def _required(table: pl.DataFrame, of: str, significance: float) -> NDArray[np.float64]:

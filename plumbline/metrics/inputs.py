@@ -101,8 +101,8 @@ def label_places(labels: Any) -> NDArray[np.int64]:
 def require_as_many(**columns: Any) -> None:
     """Raise MetricError unless columns are of equally many images."""
     if len({len(column) for column in columns.values()}) > 1:
-        found = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
-        raise MetricError(f"{_listed(columns)} must be of the same images", found=found, expected="as many")
+        lengths = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
+        raise MetricError(f"{_listed(columns)} must be of the same images", found=lengths, expected="as many")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -198,17 +198,17 @@ def checked_values(
     ConfigError
         If it fails, or gives something else.
     """
-    told = f"called with scores {scores.shape}, event {event.shape}, codes {codes.shape}, groups {groups}"
-    given = called(code, code.thing, scores, event, codes, groups, told=told)
+    call = f"called with scores {scores.shape}, event {event.shape}, codes {codes.shape}, groups {groups}"
+    given = called(code, code.thing, scores, event, codes, groups, told=call)
     values = np.asarray(given)
     if values.dtype.kind not in "fiub" or values.shape != (groups,):
-        found = f"{type(given).__name__} of shape {values.shape} and dtype {values.dtype}"
-        raise broken(code, "what it returns", found=found, expected=f"an array of {groups} floats, one a group")
+        shown = f"{type(given).__name__} of shape {values.shape} and dtype {values.dtype}"
+        raise broken(code, "what it returns", found=shown, expected=f"an array of {groups} floats, one a group")
     values = values.astype(np.float64)
     outside = np.isinf(values) | (values < bounds[0] - 1e-9) | (values > bounds[1] + 1e-9)
     if outside.any():
-        found = ", ".join(f"{value:g}" for value in values[outside][:3])
-        raise broken(code, "a value is out of its `bounds`", found=found, expected=f"{bounds[0]:g} .. {bounds[1]:g}")
+        shown = ", ".join(f"{value:g}" for value in values[outside][:3])
+        raise broken(code, "a value is out of its `bounds`", found=shown, expected=f"{bounds[0]:g} .. {bounds[1]:g}")
     return values
 
 
@@ -230,8 +230,8 @@ def require_metric(metric: OwnMetric) -> None:
     by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     needed = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
     if not open_ended and (len(by_position) < len(_ARGUMENTS) or len(needed) > len(_ARGUMENTS)):
-        found = f"({', '.join(each.name for each in parameters)})"
-        raise broken(code, "its arguments", found=found, expected=_signature())
+        shown = f"({', '.join(each.name for each in parameters)})"
+        raise broken(code, "its arguments", found=shown, expected=_signature())
     rng = np.random.default_rng(0)
     scores, event = rng.normal(size=(60, 5)), np.array([False, True, False, False, True])
     codes = np.repeat([0, 1], 30)

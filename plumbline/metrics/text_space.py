@@ -206,18 +206,18 @@ def _mean_gap(cosines: Floats, of_valence: NDArray[np.bool_]) -> float:
 def _estimate(
     statistic: Callable[[Floats, NDArray[np.bool_]], float],
     cosines: Floats,
-    first: NDArray[np.bool_],
+    of_valence: NDArray[np.bool_],
     confidence: float,
 ) -> Estimate:
     """Return a statistic of words with its jackknife interval, stratified by valence."""
     from scipy.special import stdtrit
 
-    words, value = len(first), statistic(cosines, first)
+    words, value = len(of_valence), statistic(cosines, of_valence)
     if math.isnan(value):
         return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
     kept = ~np.eye(words, dtype=bool)
-    without = np.array([statistic(cosines[np.ix_(keep, keep)], first[keep]) for keep in kept])
-    sides = [values for values in (without[first], without[~first]) if len(values)]
+    without = np.array([statistic(cosines[np.ix_(keep, keep)], of_valence[keep]) for keep in kept])
+    sides = [values for values in (without[of_valence], without[~of_valence]) if len(values)]
     variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in sides)
     df = words - len(sides)
     if df < 1 or math.isnan(variance):
@@ -226,12 +226,12 @@ def _estimate(
     return Estimate(value, value - half, value + half, words)
 
 
-def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> ValenceGap:
-    """Compare the pairs within the words of `first` with the pairs across."""
-    gap = _estimate(_mean_gap, cosines, first, confidence)
-    inside = cosines[np.ix_(first, first)][np.triu_indices(int(first.sum()), 1)]
-    t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
-    p_permutation = _permutation_p(cosines, first, gap.value)
+def _gap(cosines: Floats, of_valence: NDArray[np.bool_], confidence: float) -> ValenceGap:
+    """Compare the pairs within the words of `of_valence` with the pairs across."""
+    gap = _estimate(_mean_gap, cosines, of_valence, confidence)
+    inside = cosines[np.ix_(of_valence, of_valence)][np.triu_indices(int(of_valence.sum()), 1)]
+    t, p = _t_test(inside, cosines[np.ix_(of_valence, ~of_valence)].ravel())
+    p_permutation = _permutation_p(cosines, of_valence, gap.value)
     return ValenceGap(gap.value, gap.ci_low, gap.ci_high, gap.n, p, gap.reason, t=t, p_permutation=p_permutation)
 
 
@@ -259,8 +259,8 @@ def _partitions(words: int, inside: int) -> Floats:
     return members
 
 
-def _permutation_p(cosines: Floats, first: NDArray[np.bool_], value: float) -> float:
-    size, words = int(first.sum()), len(first)
+def _permutation_p(cosines: Floats, of_valence: NDArray[np.bool_], value: float) -> float:
+    size, words = int(of_valence.sum()), len(of_valence)
     if math.isnan(value) or math.comb(words, size) > MAX_PARTITIONS:
         return _NAN
     members = _partitions(words, size)

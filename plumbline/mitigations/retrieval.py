@@ -130,18 +130,18 @@ def _best(
     queries: NDArray[np.float32], items: NDArray[np.float32], query_of: NDArray[np.int64], item_of: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the place of the first of each query's own items among all; that of a query without any is the last."""
-    own: list[list[int]] = [[] for _ in queries]
+    items_of: list[list[int]] = [[] for _ in queries]
     for query, item in zip(query_of.tolist(), item_of.tolist()):
-        own[query].append(item)
-    found = np.full(len(queries), len(items), dtype=np.int64)
+        items_of[query].append(item)
+    ranks = np.full(len(queries), len(items), dtype=np.int64)
     step = max(1, _AT_ONCE // max(1, len(items)))
     for start in range(0, len(queries), step):
         for query, scores in enumerate(queries[start : start + step] @ items.T, start):
-            if own[query]:
-                mine = np.array(sorted(own[query]))
+            if items_of[query]:
+                mine = np.array(sorted(items_of[query]))
                 best = mine[scores[mine].argmax()]
-                found[query] = (scores > scores[best]).sum() + (scores[:best] == scores[best]).sum()
-    return found
+                ranks[query] = (scores > scores[best]).sum() + (scores[:best] == scores[best]).sum()
+    return ranks
 
 
 # --- The rows.
@@ -172,12 +172,12 @@ def retrieval_rows(
         a gain is that of `paired_cluster_changes`.
     """
     parts: list[partial[list[Row]]] = []
-    told: set[str] = set()
+    judged: set[str] = set()
     for pairs, retrieval in retrievals:
         common: Row = {"model": model, "dataset": dataset, "event": pairs, "statistic": "estimate"}
         common["suite_hash"] = retrieval.digest  # what was asked are the captions
-        states = {} if pairs in told else {BEFORE: retrieval.before}
-        told.add(pairs)
+        states = {} if pairs in judged else {BEFORE: retrieval.before}
+        judged.add(pairs)
         for condition, state in (states | dict(retrieval.after)).items():
             parts.append(partial(_recalls, common | {"condition": condition}, tuple(k), state, settings))
         for condition, state in retrieval.after.items():

@@ -68,8 +68,10 @@ class SanerSettings(TrainedMitigationSettings):
     @property
     def trained_on(self) -> str:
         """Return what it is fitted on, in words."""
-        own = f"captions of {self.fit_on or 'the judged dataset'}, its own or made of labels"
-        return super().trained_on or (f"captions of {self.pairs} that name a person; no labels" if self.pairs else own)
+        source = f"captions of {self.fit_on or 'the judged dataset'}, its own or made of labels"
+        return super().trained_on or (
+            f"captions of {self.pairs} that name a person; no labels" if self.pairs else source
+        )
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Train the layer on neutralised captions; labels are not used, and need not be there.

@@ -204,8 +204,8 @@ def audit_features(
     records = records_of(labels, ids, dataset=dataset, attributes=attributes)
     if labels is not None and (min_shown > 1 or crosses):
         records = _shown(records, crosses, least=min_shown)
-    asked = asked_suites(suites, records, classes=classes, wording=wording)
-    if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked)):
+    asked_of = asked_suites(suites, records, classes=classes, wording=wording)
+    if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked_of)):
         raise ConfigError(
             "these suites need the model's own factor from cosine to logit",
             where="logit_scale",
@@ -216,7 +216,7 @@ def audit_features(
         images,
         text_features,
         records,
-        asked,
+        asked_of,
         name=name,
         dataset=dataset,
         filters=filters or {},
@@ -368,7 +368,7 @@ def asked_suites(
     wanted: Sequence[str | Suite] = suites if suites is not None else _by_default()
     if isinstance(wanted, str):
         wanted = [wanted]
-    asked = []
+    chosen = []
     for suite in wanted:
         which = suite if isinstance(suite, str) else suite.id
         if which in TRIDENT_SUITES and isinstance(suite, str):
@@ -376,12 +376,12 @@ def asked_suites(
             lacks_gender = which == "trident_composite" and not records["auto_gender"].count()
             if not named and (labels is None or lacks_gender):
                 continue
-            asked.append(_built(suite, labels, wording))
+            chosen.append(_built(suite, labels, wording))
         elif which in SCENE_SUITES and not named and not records["scene"].count():
             continue
         else:
-            asked.append(_built(suite, None, wording))
-    return asked
+            chosen.append(_built(suite, None, wording))
+    return chosen
 
 
 def _by_default() -> list[str]:

@@ -218,8 +218,8 @@ def embed_pictures(embedder: Embedder, images: Sequence[Any], *, batch: int) -> 
     for start in range(0, len(images), batch):
         opened = [_opened(image, place) for place, image in enumerate(images[start : start + batch], start)]
         ids += [name for _, name in opened]
-        made = embedder.images([picture for picture, _ in opened])
-        parts.append(as_vectors(made, where=f"images[{start}:{start + len(opened)}]", rows=len(opened)))
+        vectors = embedder.images([picture for picture, _ in opened])
+        parts.append(as_vectors(vectors, where=f"images[{start}:{start + len(opened)}]", rows=len(opened)))
     return Pictures(np.concatenate(parts[1:] or parts), tuple(ids))
 
 

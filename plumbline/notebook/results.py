@@ -35,8 +35,8 @@ class Findings(tuple[Finding, ...]):
         return "\n".join(f"- {finding.sentence}" for finding in self) or "no finding"
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self)
-        return f"<ul>{said}</ul>" if said else "<p>no finding</p>"
+        items = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self)
+        return f"<ul>{items}</ul>" if items else "<p>no finding</p>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,13 +207,13 @@ class Audit:
 
     @property
     def _title(self) -> str:
-        asked = ", ".join(self.cell.logits)
-        return f"{self.cell.model} on {self.cell.records.height} images of {self.cell.dataset}: {asked}"
+        suites = ", ".join(self.cell.logits)
+        return f"{self.cell.model} on {self.cell.records.height} images of {self.cell.dataset}: {suites}"
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self.findings[:_SHOWN])
+        items = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self.findings[:_SHOWN])
         tables = "".join(_html_table(self.scores) if self.scores.height else "")
-        return f"<p><b>{html.escape(self._title)}</b></p><ul>{said}</ul>{tables}"
+        return f"<p><b>{html.escape(self._title)}</b></p><ul>{items}</ul>{tables}"
 
 
 def _html_table(scores: pl.DataFrame) -> str:

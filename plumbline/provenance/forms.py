@@ -49,8 +49,8 @@ class HubDataset:
 
 def hub_dataset(address: str) -> HubDataset:
     """Return the dataset that an address of the hub names."""
-    found = parse_dataset_address(address)
-    return HubDataset(found.repository.removeprefix("datasets/"), found.revision)
+    parsed = parse_dataset_address(address)
+    return HubDataset(parsed.repository.removeprefix("datasets/"), parsed.revision)
 
 
 @dataclass(frozen=True)
@@ -263,8 +263,8 @@ def croissant(rows: pl.DataFrame, content: bytes, *, title: str, made_at: str | 
     content : bytes
         Its file.
     """
-    said: Mapping[str, Any] = data_yaml("columns.yaml")
-    meanings = said["columns"] | said.get("tables", {}).get("metric_table", {})
+    descriptions: Mapping[str, Any] = data_yaml("columns.yaml")
+    meanings = descriptions["columns"] | descriptions.get("tables", {}).get("metric_table", {})
     fields = [
         {
             "@type": "cr:Field",

@@ -76,15 +76,15 @@ def scored(code: OwnCode, texts: Sequence[str], attributes: Sequence[str]) -> li
     given = called(code, code.thing, list(texts), told=f"called with {len(texts)} texts")
     rows = given if isinstance(given, Sequence) and not isinstance(given, str) else None
     if rows is None or len(rows) != len(texts):
-        found = type(given).__name__ if rows is None else f"{len(rows)} of {len(texts)}"
-        raise broken(code, "what it returns", found=found, expected="a list with one mapping a text, in their order")
+        shown = type(given).__name__ if rows is None else f"{len(rows)} of {len(texts)}"
+        raise broken(code, "what it returns", found=shown, expected="a list with one mapping a text, in their order")
     return [Scored(_checked(code, row, attributes)) for row in rows]
 
 
 def _checked(code: OwnCode, row: Any, attributes: Sequence[str]) -> dict[str, float]:
     if not isinstance(row, Mapping) or {*row} != {*attributes}:
-        found = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
-        raise broken(code, "the scores of a text", found=found, expected=f"a mapping with {', '.join(attributes)}")
+        shown = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+        raise broken(code, "the scores of a text", found=shown, expected=f"a mapping with {', '.join(attributes)}")
     for name, value in row.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isnan(value) or 0 <= value <= 1):
             raise broken(code, f"the score `{name}`", found=repr(value)[:100], expected="a number from 0 to 1, or nan")

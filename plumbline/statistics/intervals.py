@@ -259,10 +259,10 @@ class _Replicates:
         """Return the order statistics at (..., q) places, undefined replicates last."""
         if self._reached is not None:
             return self._first + (self._reached[..., None, :] <= places[..., None]).sum(axis=-1)
-        found = np.empty(places.shape, dtype=self._drawn.dtype)
+        values = np.empty(places.shape, dtype=self._drawn.dtype)
         for index in np.ndindex(places.shape[:-1]):
-            found[index] = np.partition(self._drawn[index], places[index])[places[index]]
-        return found
+            values[index] = np.partition(self._drawn[index], places[index])[places[index]]
+        return values
 
     def share_below(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share of replicates below a number, those that tie with it counted half."""
@@ -288,10 +288,10 @@ class _Replicates:
         places = [np.where(self.usable, level, 0.0) * last for level in levels]
         lower = [np.floor(place).astype(np.int64) for place in places]
         upper = [np.minimum(each + 1, last) for each in lower]
-        found = np.moveaxis(self._at(np.stack([*lower, *upper], axis=-1)), -1, 0)
+        values = np.moveaxis(self._at(np.stack([*lower, *upper], axis=-1)), -1, 0)
         return [
             np.where(self.usable, at_lower + (place - below) * (at_upper - at_lower), np.nan)
-            for place, below, at_lower, at_upper in zip(places, lower, found, found[len(levels) :])
+            for place, below, at_lower, at_upper in zip(places, lower, values, values[len(levels) :])
         ]
 
     def reasons(self, *, one_sided: NDArray[np.bool_]) -> list[Reasons]:

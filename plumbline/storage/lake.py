@@ -385,9 +385,9 @@ class SeenLake(Lake):
         """Return the manifest of a partition as it was first read, or None where nothing was committed."""
         if (name, partition) not in self._seen:
             self._seen[name, partition] = super().committed(name, partition=partition)
-        found = self._seen[name, partition]
-        note("stored", name, partition, value=None if found is None else found.version)
-        return found
+        first_read = self._seen[name, partition]
+        note("stored", name, partition, value=None if first_read is None else first_read.version)
+        return first_read
 
 
 def write_record(

@@ -79,7 +79,7 @@ def test_every_layout_gives_each_image_its_vector_and_each_text_its_own(tmp_path
     found = encoder.images("faces", IMAGES)
     half = "float16" in layout
     np.testing.assert_allclose(found.vectors, VECTORS, atol=1e-3 if half else 0)
-    assert (found.surplus, [one.code for one in found.said]) == (0, ["stored_in_half_precision"] * half)
+    assert (found.surplus, [one.code for one in found.notes]) == (0, ["stored_in_half_precision"] * half)
     assert encoder.known(["a thief", TEXTS[3]]) == (TEXTS[3],)
     cache = ShardCache(UPath(tmp_path / "cache"))
     kept = keep_vectors(encoder, found.vectors, IMAGES["image_id"].to_list(), cache, shard_rows=2)
@@ -98,7 +98,7 @@ def test_texts_may_lie_elsewhere_and_suites_without_theirs_are_named(tmp_path):
     )
     assert not lacking_texts(files, load_suite("crime")) and len(lacking_texts(files, load_suite("communion"))) > 10
     found = opened(tmp_path / "images", texts=read_as.texts).images("faces", IMAGES.head(4))
-    assert found.surplus == 1 and "4 of 4 stored embeddings are not of unit norm (3 to 3)" in str(found.said[0])
+    assert found.surplus == 1 and "4 of 4 stored embeddings are not of unit norm (3 to 3)" in str(found.notes[0])
 
 
 def changed(at, value):

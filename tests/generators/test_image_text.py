@@ -5,18 +5,15 @@ import re
 import shutil
 from functools import cache
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
-from row_by_row import SlowDraws, answered
+from row_by_row import SlowDraws, answered, asked_rows, drawn_subjects
 from tiny_image_text import IMAGE_TEXT
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
-from plumbline.digests import digest_file
 from plumbline.errors import CheckpointError, GenerationError
-from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.backend import Decoding
 from plumbline.generators.families import GENERATOR_FAMILIES, NOT_MEANT, READS_TOGETHER, SHARES
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.generation import GenerationStore, generate
@@ -31,12 +28,7 @@ DECODING = Decoding(max_new_tokens=8)
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory):
     """A wide image, a high one and a square one: other tiles and other numbers of tokens each."""
-    folder, made = tmp_path_factory.mktemp("images"), []
-    for number, size in enumerate([(40, 90, 3), (90, 40, 3), (64, 64, 3)]):
-        path = folder / f"{number}.png"
-        Image.fromarray(np.random.default_rng(number).integers(0, 256, size, dtype=np.uint8)).save(path)
-        made.append(Subject(digest_file(path), path))
-    return made
+    return drawn_subjects(tmp_path_factory.mktemp("images"), [(40, 90), (90, 40), (64, 64)])
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +44,7 @@ def loaded(tmp_path_factory):
 
 
 def rows(backend, subjects, decoding, prompts=PROMPTS, seeds=(0, 1)):
-    questions = [Question("p", "none", prompt, seed) for prompt in prompts for seed in seeds]
-    return [
-        Asked(subject, question, row_key(backend.identity, subject, question, decoding))
-        for subject in subjects
-        for question in questions
-    ]
+    return asked_rows(backend, subjects, decoding, prompts, seeds)
 
 
 class Slow:

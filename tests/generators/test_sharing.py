@@ -4,18 +4,16 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
-from row_by_row import SlowDraws, answered
+from row_by_row import SlowDraws, answered, asked_rows, drawn_subjects
 from scipy import stats
 from tiny_lvlms import BASE_LLMS, LVLMS
 
 from plumbline.checkpoints.device import Placement
-from plumbline.digests import digest_file
 from plumbline.errors import GenerationError
-from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.backend import Decoding
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.images.decoding import decode
 
@@ -44,13 +42,7 @@ FORMATS = {
 
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory):
-    folder, made = tmp_path_factory.mktemp("images"), []
-    for number in range(3):
-        path = folder / f"{number}.png"
-        pixels = np.random.default_rng(number).integers(0, 256, (40 + number, 50, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path)
-        made.append(Subject(digest_file(path), path))
-    return made
+    return drawn_subjects(tmp_path_factory.mktemp("images"), [(40 + number, 50) for number in range(3)])
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +76,7 @@ def seeing(request, loaded):
 
 
 def rows(backend, subjects, decoding, prompts=PROMPTS, seeds=(0, 1)):
-    if not backend.sees:
-        subjects = [replace(subject, path=None) for subject in subjects]
-    questions = [Question("p", "none", prompt, seed) for prompt in prompts for seed in seeds]
-    return [
-        Asked(subject, question, row_key(backend.identity, subject, question, decoding))
-        for subject in subjects
-        for question in questions
-    ]
+    return asked_rows(backend, subjects, decoding, prompts, seeds)
 
 
 class Slow:

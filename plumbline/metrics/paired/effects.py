@@ -398,8 +398,8 @@ def _view_rows(
     for place, each in compared.items():
         scores = [answers.scores[side].get(key) for side in models for key in each.keys]
         digests[place] = parts.key(_drawn_rows, each, scores, answers.clusters, pairs, named, settings, names)
-        if (found := parts.find(digests[place])) is not None:
-            taken[place] = found
+        if (kept := parts.find(digests[place])) is not None:
+            taken[place] = kept
     lacking = {place: each for place, each in compared.items() if place not in taken}
     drawn = _drawn_rows(answers, lacking, pairs=pairs, named=named, settings=settings, names=names) if lacking else []
     for place in lacking:
