@@ -11,9 +11,8 @@ from plumbline.catalog.suites import all_suites
 from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
-from plumbline.provenance.checksums import write_checksums
 from plumbline.provenance.export import Material, provenance_statement
-from plumbline.provenance.forms import Exported, hub_dataset, written
+from plumbline.provenance.forms import Exported, hub_dataset, write_checksums, written
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.files import csv_bytes

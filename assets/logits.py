@@ -18,10 +18,9 @@ from assets.results import OWNERS, materialised
 from assets.stored_predictions import prediction_table
 from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.encoders.embedding import Embedded, embed_classes
+from plumbline.encoders.embedding import Embedded, ScoredSuites, embed_classes, score_suites
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES, require_suites
-from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError
 from plumbline.metrics.cell import text_products, texts_of
 from plumbline.recording import unrecorded

@@ -51,7 +51,7 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
 
     Exits with 1 if there is one.
     """
-    from plumbline.provenance.checksums import verify_folder
+    from plumbline.provenance.forms import verify_folder
 
     verdict = verify_folder(folder)
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}

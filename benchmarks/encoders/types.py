@@ -21,10 +21,9 @@ from benchmarks.encoders.materials import Images
 from benchmarks.statistics.contest import Peer, Row
 from plumbline.catalog.suites import Suite
 from plumbline.checkpoints.device import Placement
-from plumbline.encoders.embedding import embed_images, embed_texts
+from plumbline.encoders.embedding import embed_images, embed_texts, score_suites
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.folders import load_encoder
-from plumbline.encoders.pairs import score_suites
 from plumbline.images.decoding import decode
 from plumbline.storage import ShardCache
 from resources.checkout import PROJECT

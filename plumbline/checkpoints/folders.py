@@ -7,13 +7,14 @@ One mechanism for encoders, generators and scorers: an address leads to a folder
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
+from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import CheckpointError
 
@@ -401,3 +402,71 @@ def _length_said(path: Path) -> str:
         return f"{8 + length + max(ends, default=0)} bytes, as its header says"
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return "a whole safetensors file, longer than its header"
+
+
+# --- Families: checkpoints that one adapter loads. Encoders and generators have a table of them each.
+
+
+@dataclass(frozen=True)
+class Family:
+    """Checkpoints that one adapter loads.
+
+    Attributes
+    ----------
+    name : str
+        As the audit file says it.
+    title : str
+        For people.
+    model_types : tuple of str
+        Values of `model_type` in `config.json` that mean this family.
+    adapter : str
+        `module:Class` below the package of its table, called with (files, placement).
+    version : int
+        Of the adapter, as part of every model's identity. Raise it with any change of Plumbline's own code by which
+        the same files give other results (what is read of the model, tokens, pixels, how tokens are drawn): results of
+        the earlier code are then left aside. Versions of libraries are seen by themselves.
+    """
+
+    name: str
+    title: str
+    model_types: tuple[str, ...]
+    adapter: str
+    version: int
+
+
+FamilyT = TypeVar("FamilyT", bound=Family)
+
+
+def family_of_model_type(families: Mapping[str, FamilyT], model_type: str) -> FamilyT | None:
+    """Return the family that a `model_type` of `config.json` means, by the last row that names it; or None."""
+    return next((family for family in [*families.values()][::-1] if model_type in family.model_types), None)
+
+
+def family_of_folder(
+    families: Mapping[str, FamilyT], folder: Path, of: str, *, expected: str = "", hint: str | None = None
+) -> FamilyT:
+    """Return the family of a folder of transformers.
+
+    Parameters
+    ----------
+    of : str
+        Whose checkpoint it is, for the message.
+    expected, hint : str, optional
+        What else it could be, and what to do instead.
+
+    Raises
+    ------
+    CheckpointError
+        With the families that are known.
+    """
+    model_type = str(read_configuration(folder / TRANSFORMERS_CONFIG).get("model_type"))
+    if (family := family_of_model_type(families, model_type)) is not None:
+        return family
+    known = [model_type for family in families.values() for model_type in family.model_types]
+    raise CheckpointError(
+        f"the checkpoint of {of} is of no family that can be audited",
+        where=folder / TRANSFORMERS_CONFIG,
+        found=f"model_type: {model_type}",
+        expected=f"one of {', '.join(known)}{expected}",
+        hint=hint,
+    )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from plumbline.catalog.suites import Suite
-from plumbline.checkpoints import families as checkpoints
+from plumbline.checkpoints import folders as checkpoints
 from plumbline.errors import CheckpointError, ConfigError
 
 

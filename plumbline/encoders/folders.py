@@ -12,8 +12,14 @@ import numpy as np
 
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, STORED, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import family_of_folder, family_of_model_type
-from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
+from plumbline.checkpoints.folders import (
+    CheckpointFiles,
+    FolderContents,
+    family_of_folder,
+    family_of_model_type,
+    read_configuration,
+    transformers_contents,
+)
 from plumbline.checkpoints.loading import loading, require_sizes
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder

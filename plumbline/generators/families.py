@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plumbline.checkpoints.families import Family
+from plumbline.checkpoints.folders import Family
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import family_of_folder
 from plumbline.checkpoints.folders import (
     CheckpointFiles,
     FolderContents,
+    family_of_folder,
     noting,
     read_configuration,
     transformers_contents,

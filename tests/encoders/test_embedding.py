@@ -15,10 +15,9 @@ from upath import UPath
 
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_file
-from plumbline.encoders.embedding import embed_images, embed_texts, read_embedded
+from plumbline.encoders.embedding import embed_images, embed_texts, read_embedded, score_suites
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.encoders.images import DECODED_AHEAD
-from plumbline.encoders.pairs import score_suites
 from plumbline.errors import EncodingError, StorageError
 from plumbline.storage import ShardCache
 

@@ -10,9 +10,8 @@ from tiny_architectures import BUILDERS, TEXTS
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
-from plumbline.encoders.embedding import embed_images
+from plumbline.encoders.embedding import embed_images, score_suites
 from plumbline.encoders.folders import checkpoint_files, load_encoder
-from plumbline.encoders.pairs import score_suites
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 

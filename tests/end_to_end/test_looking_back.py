@@ -6,7 +6,7 @@ import shutil
 import polars as pl
 
 from plumbline.catalog.schema import row_ids
-from plumbline.provenance.checksums import verify_folder
+from plumbline.provenance.forms import verify_folder
 
 SKEW = (
     *("--metric", "max_skew", "--definition", "mean_over_pairs", "--model", "small-bazaar-3k"),

@@ -9,7 +9,7 @@ import torch
 from tiny_lvlms import BASE_LLMS, LVLMS, write_instructblip, write_llava, write_llava_gemma, write_vicuna
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.families import family_of_model_type
+from plumbline.checkpoints.folders import family_of_model_type
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.families import GENERATOR_FAMILIES
 from plumbline.generators.folders import generator_files, load_backend

@@ -12,7 +12,7 @@ from assets.export import export_audit
 from plumbline.catalog.schema import POWER, polars_schema, row_ids
 from plumbline.metrics.family import former_metric_names
 from plumbline.metrics.registry import current_table
-from plumbline.provenance.checksums import verify_folder
+from plumbline.provenance.forms import verify_folder
 from plumbline.storage.lake import recorded_audits, write_record
 from resources.workspace import Workspace
 

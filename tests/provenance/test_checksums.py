@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from orchestration.command_line import app
 from plumbline.errors import StorageError
-from plumbline.provenance.checksums import CHECKSUMS, verify_folder, write_checksums
+from plumbline.provenance.forms import CHECKSUMS, verify_folder, write_checksums
 
 
 @pytest.fixture
