@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-growth bench-utility docs notebooks screenshots ui report clean help
+        bench-generation bench-language bench-growth bench-utility trust docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -81,6 +81,9 @@ bench-utility: $(READY)  ## plan and audit of 50,000 images in 1,000 classes, la
 
 bench-growth: $(READY)  ## time and memory of 1,000 to 1,000,000 records, with the exponents' bar
 	@$(BIN)/python -m benchmarks.growth
+
+trust: $(READY)   ## faults of every kind around a small audit, HOURS=1 (needs gcc); writes docs/trust.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/trust/matrix.py --hours $(or $(HOURS),1) --page docs/trust.md
 
 screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (needs Chromium)
 	@$(BIN)/python -m documentation.screenshots

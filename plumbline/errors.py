@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Self, TypeVar
 
 Kind = TypeVar("Kind", bound="PlumblineError")
+
+UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029"  # control characters and line ends
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # changes of writing direction
+    r"\ud800-\udfff]"  # what stands for bytes that are not UTF-8
+)
+"""Characters that no table, terminal or page should get from a foreign text."""
 
 
 class PlumblineError(Exception):
@@ -58,7 +66,12 @@ class PlumblineError(Exception):
                 lines.append(f"  {name + ':':<10}{value}")
         if self.hint:
             lines.append(f"  {'do:':<10}{self.hint}")
-        return "\n".join(lines)
+        return UNSAFE.sub(_escaped, "\n".join(lines))
+
+
+def _escaped(character: re.Match[str]) -> str:
+    """Return an unsafe character as its escape; line ends and tabs are those of messages themselves."""
+    return character[0] if character[0] in "\n\t" else f"\\u{ord(character[0]):04x}"
 
 
 class ConfigError(PlumblineError):

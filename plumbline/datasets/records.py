@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +16,7 @@ from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import VARIANT_OF
 from plumbline.datasets.grouping import UNGROUPED_SCHEMA
-from plumbline.errors import ConfigError, ImageRejected
+from plumbline.errors import UNSAFE, ConfigError, ImageRejected
 
 
 @dataclass(frozen=True)
@@ -235,11 +234,6 @@ def audited_attributes(records: pl.DataFrame) -> list[str]:
     ]
 
 
-_UNSAFE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u2028\u2029"  # control characters and line ends
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # changes of writing direction
-    r"\ud800-\udfff]"  # what stands for bytes that are not UTF-8
-)
 _LONGEST_TEXT = 300
 
 
@@ -406,10 +400,10 @@ def caption_text(raw: object) -> str:
 
 def unsafe_characters(text: str) -> bool:
     """Tell whether a text holds control, line-breaking, direction-changing or undecodable characters."""
-    return _UNSAFE.search(text) is not None
+    return UNSAFE.search(text) is not None
 
 
 def printable(text: str) -> str:
     """Return a text fit for table, terminal and page: unsafe characters escaped, at most 300 characters."""
-    clean = _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    clean = UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return clean if len(clean) <= _LONGEST_TEXT else clean[: _LONGEST_TEXT - 1] + "…"

@@ -16,9 +16,10 @@ from plumbline.catalog.schema import FINISH_REASONS, NO_INSTRUCTION
 from plumbline.config.parts import Part
 from plumbline.datasets.indexes import Row, read_header, read_rows
 from plumbline.digests import digest_file, digest_json
-from plumbline.errors import DatasetError, GenerationError
+from plumbline.errors import DatasetError, GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.thinking import text_apart
+from plumbline.images.parquet import read_frame
 
 STORED = "stored"
 _MOST_SHOWN = 3
@@ -175,7 +176,7 @@ class StoredAnswers:
         unit, read = _READ[path.suffix]
         try:
             lines = list(read(path, [*named.values()]))
-        except (DatasetError, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        except (DatasetError, ImageRejected, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
             raise GenerationError("the stored answers cannot be read", where=path, found=error) from error
         if unread := [line for line in lines if isinstance(line.values, str)]:
             raise GenerationError(
@@ -243,8 +244,9 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
-    _require_columns(path, columns, pl.read_parquet_schema(path))
-    rows = pl.read_parquet(path, columns=list(columns)).iter_rows(named=True)
+    frame = read_frame(path)
+    _require_columns(path, columns, frame.columns)
+    rows = frame.select(columns).iter_rows(named=True)
     return (_Line(number, row) for number, row in enumerate(rows, 1))
 
 

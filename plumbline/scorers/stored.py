@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.digests import digest_file, digest_json
-from plumbline.errors import ConfigError, ScoringError
+from plumbline.errors import ConfigError, ImageRejected, ScoringError
+from plumbline.images.parquet import read_frame
 from plumbline.scorers.scorer import Scored, ScorerSettings
 from plumbline.scorers.scoring import TEXT, TEXT_KEY, text_keys
 
@@ -205,9 +206,9 @@ def _short(key: pl.Expr) -> pl.Expr:
 def _scan(path: Path) -> pl.LazyFrame:
     try:
         # Values of a CSV are checked below, where the line is known.
-        frame = pl.scan_parquet(path) if _is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        frame = read_frame(path).lazy() if _is_parquet(path) else pl.scan_csv(path, infer_schema=False)
         frame.collect_schema()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, ImageRejected, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
     return frame.with_row_index(_ROW)
 
@@ -269,6 +270,8 @@ def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.Data
 
 
 def _unreadable(path: Path, error: Exception) -> ScoringError:
+    if isinstance(error, ImageRejected):
+        return error.restated(ScoringError, where=path)
     return ScoringError(
         "the file of stored scores cannot be read",
         where=path,

@@ -1,0 +1,216 @@
+"""`make trust`: everything that can go wrong around a small audit, tried, counted and told.
+
+Trials are drawn by seed and number, so that any of them can be done again: `matrix.py --only "kill at a call" --from 17
+--trials 1`. What was tried is kept in a file, and a run that is interrupted goes on where it was.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+for _folder in ("trust", "end_to_end", "generators", "images"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / _folder))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import damage  # noqa: E402
+import interruptions  # noqa: E402
+import parsers  # noqa: E402
+import strangers  # noqa: E402
+from faults import compiler  # noqa: E402
+from ground import Ground, Result  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from resources.checkout import PROJECT  # noqa: E402
+
+SEED = 0
+FUZZED_AT_ONCE = 2_000
+
+
+def _fuzzed(name: str) -> Callable[[Ground, random.Random, str, int], Result]:
+    def fuzz(ground: Ground, rng: random.Random, place: str, number: int) -> Result:
+        count, crashes = parsers.fuzz(name, f"{SEED} {number}", examples=FUZZED_AT_ONCE)
+        for crash in crashes:
+            kept = parsers.CORPUS / name.replace(" ", "-") / f"{number}-{crashes.index(crash)}"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(crash.data)
+        why = "; ".join(crash.why.strip().splitlines()[-1] for crash in crashes[:3])
+        return Result(not crashes, f"{count} examples from seed {number}", why)
+
+    return fuzz
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of trial.
+
+    Attributes
+    ----------
+    name : str
+        As in the table.
+    trials : int
+        Of an hour.
+    holds : str
+        What a trial asks for.
+    run : callable
+        Takes the ground, the trial's random numbers, a name for its home, and its number.
+    """
+
+    name: str
+    trials: int
+    holds: str
+    run: Callable[[Ground, random.Random, str, int], Result]
+
+
+_WHOLE = "the next audit ends with the reference's bytes, at most a shard's forward passes twice, no litter, no key"
+KINDS = (
+    Kind("kill at any time", 60, _WHOLE, interruptions.kill_at_any_time),
+    Kind("kill at a system call", 120, _WHOLE, interruptions.kill_at_a_call),
+    Kind("kill of a later command", 40, _WHOLE, interruptions.kill_a_later_command),
+    Kind("SIGINT, SIGTERM, SIGHUP", 15, f"no traceback, the signal's exit code; {_WHOLE}", interruptions.asked_to_stop),
+    Kind("refused by the system", 70, f"words with the place; {_WHOLE}", interruptions.refused_by_the_system),
+    Kind("clock jumps", 10, f"the audit ends well; {_WHOLE}", interruptions.clock),
+    Kind("damage in a home", 160, "made again or named; no number changes silently", damage.in_the_home),
+    Kind("damage in sources", 40, "the bytes of a cold audit of what is left; no row lost", damage.in_the_sources),
+    Kind("bad input", 150, "refused with place and what was found, or quarantined", damage.handed_in),
+    Kind("endpoints that fail", len(strangers.MODES), "words and no key; complete once it is well", strangers.endpoint),
+    Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers),
+    Kind("rights and links", 22, "words with the place; nothing outside changed", strangers.other_rights),
+    *(
+        Kind(f"fuzzed: {name}", 5, f"{FUZZED_AT_ONCE:,} examples are read or refused in words", _fuzzed(name))
+        for name in parsers.PARSERS
+    ),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Try, keep what came of it, print the table and write the page; 1 where something was wrong."""
+    wanted = argparse.ArgumentParser(description="Faults around a small audit.")
+    wanted.add_argument("--hours", type=float, default=1)
+    wanted.add_argument("--only", action="append", help="a kind of trial")
+    wanted.add_argument("--from", dest="first", type=int, default=0, help="number of the first trial")
+    wanted.add_argument("--trials", type=int, help="of each kind")
+    wanted.add_argument("--folder", type=Path, default=PROJECT / ".trust")
+    wanted.add_argument("--page", type=Path, help="where the table is written as a page")
+    asked = wanted.parse_args()
+    console = Console()
+    if compiler() is None:
+        console.print("A C compiler is needed for faults at system calls: apt-get install gcc")
+        return 2
+    kinds = [kind for kind in KINDS if not asked.only or kind.name in asked.only]
+    kept = asked.folder / "trials.jsonl"
+    console.print(f"A small audit is done first, and what it calls is noted ({asked.folder}).")
+    ground = Ground(asked.folder)
+    done = _done(kept)
+    trials = [
+        (kind, number)
+        for share in range(1000)
+        for kind in kinds
+        for number in _numbers(kind, asked, share)
+        if (kind.name, number) not in done
+    ]
+    console.print(f"{len(trials)} trials, {len(done)} done before; the small audit takes {ground.seconds:.1f} s.")
+    _run(ground, trials, kept, seconds=asked.hours * 3600, console=console)
+    return _tell(kinds, kept, console, asked.page)
+
+
+def _numbers(kind: Kind, asked: argparse.Namespace, share: int) -> range:
+    """Return the trials of a kind in one thousandth of the whole, so that all kinds are at it from the beginning."""
+    count = asked.trials or round(kind.trials * max(1.0, asked.hours))
+    return range(asked.first + count * share // 1000, asked.first + count * (share + 1) // 1000)
+
+
+def _done(kept: Path) -> set[tuple[str, int]]:
+    if not kept.exists():
+        return set()
+    return {(one["kind"], one["number"]) for one in map(json.loads, kept.read_text().splitlines())}
+
+
+def _run(ground: Ground, trials: list[tuple[Kind, int]], kept: Path, *, seconds: float, console: Console) -> None:
+    """Run trials on two threads, each with commands of its own, until the time is over."""
+    end, lock, waiting = time.monotonic() + seconds, threading.Lock(), iter(trials)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("trials", total=len(trials))
+
+        def work() -> None:
+            while time.monotonic() < end:
+                with lock:
+                    kind, number = next(waiting, (None, 0))
+                if kind is None:
+                    return
+                name = f"{kind.name.replace(' ', '-').replace(':', '')}-{number}"
+                result = _tried(kind, ground, name, number)
+                with lock, kept.open("a") as file:
+                    file.write(json.dumps({"kind": kind.name, "number": number, **vars(result)}) + "\n")
+                    if not result.right:
+                        progress.console.print(
+                            f"wrong: {kind.name} {number}: {result.what}: {result.why}", markup=False
+                        )
+                if result.right:
+                    shutil.rmtree(ground.folder / name, ignore_errors=True)
+                progress.advance(bar)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _tried(kind: Kind, ground: Ground, name: str, number: int) -> Result:
+    import traceback
+
+    try:
+        return kind.run(ground, random.Random(f"{SEED} {kind.name} {number}"), name, number)
+    except Exception:
+        return Result(False, "the trial itself", traceback.format_exc()[-1500:])
+
+
+def _tell(kinds: list[Kind], kept: Path, console: Console, page: Path | None) -> int:
+    told = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    tried, right = Counter(one["kind"] for one in told), Counter(one["kind"] for one in told if one["right"])
+    table = Table("kind", "tried", "right", "wrong", "a trial is right where")
+    for kind in kinds:
+        n, well = tried[kind.name], right[kind.name]
+        table.add_row(kind.name, f"{n}", f"{well}", f"{n - well}", kind.holds)
+    console.print(table)
+    if page is not None:
+        page.write_text(_page(kinds, told, tried, right))
+    return int(right.total() < tried.total())
+
+
+def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Counter[str]) -> str:
+    lines = [
+        "# What was tried to break it",
+        "",
+        f"`make trust` of {date.today()}, seed {SEED}. Each trial is done again by `tests/trust/matrix.py --only KIND",
+        "--from NUMBER --trials 1`; the kinds are described in `tests/trust/`.",
+        "",
+        "| kind | tried | right | wrong | a trial is right where |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in kinds:
+        n, well = tried[kind.name], right[kind.name]
+        lines.append(f"| {kind.name} | {n} | {well} | {n - well} | {kind.holds} |")
+    wrong = [one for one in told if not one["right"]]
+    if wrong:
+        lines += ["", "## Wrong", ""]
+        lines += [
+            f"- {one['kind']} {one['number']}: {one['what']}: {' '.join(one['why'].split())[:300]}" for one in wrong
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""Endpoints that fail, other writers, other users: what stands around an audit."""
+
+import json
+import os
+import pwd
+import random
+import time
+from collections.abc import Callable
+
+from fault_server import Reply, Sent, completion, error, serving
+from ground import CANARY, Ground, Result, canary, differences, numbers
+from homes import Home, edited
+from interruptions import whole_again
+
+# --- endpoints
+
+Answer = Callable[[Sent], Reply]
+
+
+def _text(sent: Sent) -> str:
+    return f"{('kind', 'lazy', 'rude', 'skilled')[hash_of(sent.body) % 4]}, honest"
+
+
+def hash_of(body: dict) -> int:
+    import hashlib
+
+    told = json.dumps(body["messages"], sort_keys=True).encode()
+    return hashlib.sha256(told).digest()[0]
+
+
+def _sometimes(reply: Reply) -> Answer:
+    """Answer every third request so, the others well."""
+    return lambda sent: reply if sent.number % 3 == 1 else completion(_text(sent))
+
+
+def _always(reply: Reply) -> Answer:
+    return lambda sent: reply
+
+
+_STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529, 307)
+_BROKEN = {
+    "a cut reply": Reply(body=completion("x").body, cut=True),
+    "no JSON": Reply(body=b"{not json"),
+    "a page": Reply(body=b"<html><script>alert(1)</script></html>", headers={"Content-Type": "text/html"}),
+    "a list": Reply(body=b"[]"),
+    "no choices": Reply(body=b'{"choices": []}'),
+    "no message": Reply(body=b'{"choices": [{"message": null}]}'),
+    "a number for a text": Reply(body=b'{"choices": [{"message": {"content": 5}}]}'),
+    "deep nesting": Reply(body=b"[" * 100_000),
+    "bytes that are no text": Reply(body=b'{"choices": "\xff\xfe"}'),
+    "nothing": Reply(body=b""),
+    "a packed reply": Reply(body=completion("x").body, headers={"Content-Encoding": "gzip"}),
+    "an error in an answer's place": Reply(body=b'{"error": {"message": "\x1b[31mbusy"}}'),
+    "a hang": Reply(hangs=True),
+    "drops": Reply(body=completion("x" * 2000).body, drips=True),
+    "a pause asked for that is negative": error(429, headers={"Retry-After": "-5"}),
+    "a pause asked for that is no number": error(429, headers={"Retry-After": "soon"}),
+    "no credit": error(429, "quota", code="insufficient_quota"),
+    "a refusal": completion(None, message={"refusal": "I cannot say."}),
+    "an empty text": completion(""),
+    "a lone surrogate": Reply(body=b'{"choices":[{"message":{"content":"a\\ud800b"},"finish_reason":"stop"}]}'),
+    "the key, said again": completion(f"your key is {CANARY}"),
+    "another model": completion("kind", model="another-model"),
+    "an unknown finish": completion("kind", finish="because"),
+    "control characters": completion("\x1b[31mred\u202e\x00 lazy"),
+}
+MODES: tuple[tuple[str, Answer], ...] = (
+    *((f"HTTP {status}, at times", _sometimes(error(status, f"told {CANARY}"))) for status in _STATUSES),
+    *((f"{what}, at times", _sometimes(reply)) for what, reply in _BROKEN.items()),
+    *((f"HTTP {status}, always", _always(error(status, "no"))) for status in (401, 429, 500)),
+    *((f"{what}, always", _always(_BROKEN[what])) for what in ("no JSON", "a hang", "nothing", "an empty text")),
+)
+
+
+def endpoint(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
+    """Audit an endpoint that fails: its words are in the reason, its key nowhere, and a well one then completes it."""
+    what, answer = MODES[number % len(MODES)]
+    with serving(answer) as server:
+        settings = {
+            "urls": [server.url], "model": "served", "key_variable": "PLUMBLINE_TEST_KEY", "attempts": 2,
+            "timeout_s": 0.5, "concurrency": 2,
+        }  # fmt: skip
+        home = ground.home(
+            name,
+            encoders={},
+            audit=[],
+            mitigations={},
+            lvlms={"model": {"endpoint": settings}},
+            datasets={"faces": {"reader": "socialcounterfactuals", "root": "planted:socialcounterfactuals"}},
+        )
+        code, output = ground.run(home, "audit")
+        wrong = ""
+        if "Traceback" in output or code not in (0, 1, 2):
+            wrong = f"ends with {code}: {output[-1500:]}"
+        elif CANARY in output:
+            wrong = f"the key is in what is said: {output[-800:]}"
+        elif code and server.url not in "".join(output.split()):
+            wrong = f"names no endpoint: {output[-800:]}"
+        server.answer = lambda sent: completion(_text(sent))
+        if not wrong:
+            code, output = ground.run(home, "audit")
+            if code or "Traceback" in output:
+                wrong = f"when it is well again the audit ends with {code}: {output[-1500:]}"
+        if not wrong and "the key" not in what:
+            wrong = canary(home)
+    return Result(not wrong, what, wrong)
+
+
+# --- other writers
+
+WRITERS = (("audit", "audit"), ("audit", "report"), ("audit", "export"), ("report", "report"), ("audit", "status"),
+           ("audit", "cells"), ("cells", "cells"))  # fmt: skip
+_CELL = """
+import dagster as dg
+from assets.partitions import cell_key
+from orchestration.definitions import defs
+from orchestration.job_run import run_job
+with dg.DagsterInstance.get() as instance:
+    reason = run_job(defs, instance, "cells", cell_key("visitors", "small-control-3k"))[1]
+    print(reason or "done")
+"""
+
+
+def two_writers(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
+    """Start two commands on one home, one a little later: each ends well or says why not, and the result is whole."""
+    pair = WRITERS[number % len(WRITERS)]
+    home = ground.copy(name)
+    edited(home, statistics={"resamples": rng.choice([190, 220]), "permutations": 200})
+    processes = []
+    for command in pair:
+        processes.append(_begun(ground, home, command))
+        time.sleep(rng.choice([0, 0.2, 1, 3]))
+    outputs = [process.communicate()[0] for process in processes]
+    codes = [process.returncode for process in processes]
+    edited(home, statistics={"resamples": 200, "permutations": 200})
+    what = f"{' and '.join(pair)} at once"
+    for output, code in zip(outputs, codes, strict=True):
+        if "Traceback" in output or code not in (0, 1, 2):
+            return Result(False, what, f"ends with {code}: {output[-1500:]}")
+    wrong = whole_again(ground, home, "".join(outputs), passes=False)
+    return Result(not wrong, what, wrong)
+
+
+def _begun(ground: Ground, home: Home, command: str):
+    if command == "cells":
+        return ground.start(home, "-c", _CELL, DAGSTER_HOME=str(home.workspace.dagster_home))
+    more = ("--to", str(home.folder / "exported")) if command == "export" else ()
+    return ground.start(home, command, *more)
+
+
+# --- other users and rights
+
+NOBODY = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+_AS_NOBODY = """
+import os, runpy, sys
+os.umask({umask})
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid({gid}); os.setuid({uid})
+sys.argv = ["plumbline", {command!r}]
+runpy.run_module("orchestration", run_name="__main__", alter_sys=True)
+"""
+RIGHTS = (
+    "a home of another user", "a home that may only be read", "a file that may not be read",
+    "a folder that may not be entered", "a file that may not be written", "a home for two users", "umask 077",
+    "a lake behind a link", "a home behind a link", "a link to nowhere in the lake",
+    "a link that leads out of the home",
+)  # fmt: skip
+
+
+def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
+    """Run a command as a user without rights, or over links: words, no traceback, and nothing lost."""
+    what = RIGHTS[number % len(RIGHTS)]
+    if NOBODY is None:
+        return Result(True, f"{what}: only root can become somebody else; left out")
+    home = ground.copy(name)
+    below, owner, umask = home.workspace.home, NOBODY, 0o22
+    readable = [path for path in sorted(below.rglob("*")) if path.is_file() and "world" not in path.parts]
+    for path in (home.folder, *home.folder.rglob("*")):
+        os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+    victim = rng.choice([path for path in readable if "lake" in path.parts or path.suffix == ".db"])
+    match what:
+        case "a home of another user":
+            for path in (below, *below.rglob("*")):
+                os.chown(path, 0, 0, follow_symlinks=False)
+        case "a home that may only be read":
+            for path in (*below.rglob("*"), below):
+                if not path.is_symlink():
+                    path.chmod(0o555 if path.is_dir() else 0o444)
+        case "a file that may not be read":
+            victim.chmod(0)
+            what += f" ({victim.relative_to(below)})"
+        case "a folder that may not be entered":
+            victim.parent.chmod(0)
+            what += f" ({victim.parent.relative_to(below)})"
+        case "a file that may not be written":
+            victim.chmod(0o444)
+            victim.parent.chmod(0o555)
+            what += f" ({victim.relative_to(below)})"
+        case "a home for two users":
+            for path in (below, *below.rglob("*")):
+                if not path.is_symlink():
+                    os.chown(path, 0, owner.pw_gid)
+                    path.chmod(0o2775 if path.is_dir() else 0o664)
+            umask = 0o002
+        case "umask 077":
+            umask = 0o077
+        case "a lake behind a link" | "a home behind a link":
+            moved = below / "lake" if "lake" in what else below
+            moved.rename(home.folder / "elsewhere")
+            moved.symlink_to(home.folder / "elsewhere")
+        case "a link to nowhere in the lake":
+            victim.unlink()
+            victim.symlink_to("/nowhere/at/all")
+            what += f" ({victim.relative_to(below)})"
+        case "a link that leads out of the home":
+            outside = home.folder / "outside"
+            outside.write_bytes(b"not to be changed")
+            os.chown(outside, owner.pw_uid, owner.pw_gid)
+            victim.unlink()
+            victim.symlink_to(outside)
+            what += f" ({victim.relative_to(below)})"
+    edited_title(home)
+    code_text = _AS_NOBODY.format(umask=umask, uid=owner.pw_uid, gid=owner.pw_gid, command="audit")
+    code, output = ground.run(home, "-c", code_text, HOME=str(home.folder))
+    wrong = ""
+    if "Traceback" in output or code not in (0, 1, 2):
+        wrong = f"ends with {code}: {output[-1500:]}"
+    elif code and str(home.folder) not in "".join(output.split()):
+        wrong = f"names no place: {output[-800:]}"
+    if what.startswith("a link that leads out") and (home.folder / "outside").read_bytes() != b"not to be changed":
+        wrong = "a file outside of the home was changed"
+    for path in (*home.folder.rglob("*"), home.folder):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    if not wrong:
+        _, output = ground.run(home, "audit")
+        wrong = differences(home, numbers(ground.reference)) if code == 0 else ""
+    return Result(not wrong, what, wrong)
+
+
+def edited_title(home: Home) -> None:
+    edited(home, title="As another user")

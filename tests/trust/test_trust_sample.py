@@ -1,0 +1,62 @@
+"""Half a minute of `make trust`: every parser on some examples, and an audit that meets a fault at system calls."""
+
+import itertools
+import random
+
+import damage
+import interruptions
+import parsers
+import pytest
+from faults import FAIL_ONCE, Fault, Point, compiler
+from ground import Ground
+
+
+@pytest.mark.parametrize("name", parsers.PARSERS)
+def test_foreign_bytes_are_read_or_refused_in_words(name):
+    examples = itertools.islice(parsers.examples_of(name, "sample"), 60)
+    crashes = [crash for data in examples if (crash := parsers.tried(name, data)) is not None]
+    assert not crashes, crashes[0].why
+
+
+@pytest.mark.parametrize("name", parsers.PARSERS)
+def test_well_formed_files_are_read(name, tmp_path):
+    for data in parsers.PARSERS[name].seeds():
+        parsers.PARSERS[name].read(data, tmp_path)
+
+
+def test_a_parser_that_breaks_is_noticed(monkeypatch):
+    def read(data, folder):
+        return data.decode("ascii")[999_999]
+
+    monkeypatch.setitem(parsers.PARSERS, "breaks", parsers.Parser(read, lambda: [b"some bytes"]))
+    assert "IndexError" in parsers.tried("breaks", b"some bytes").why
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    if compiler() is None:
+        pytest.skip("faults at system calls need a C compiler: apt-get install gcc")
+    return Ground(tmp_path_factory.mktemp("trust"))
+
+
+def test_calls_are_those_of_a_real_audit(ground):
+    kinds = {str(point) for point in ground.points}
+    assert "rename */lake/metric_table/manifest.json" in kinds
+    assert any(kind.startswith("write */dagster/history/runs.db") for kind in kinds), "SQLite's own"
+    assert any(kind.startswith("write */mlflow.db") for kind in kinds)
+
+
+@pytest.mark.parametrize("trial", [interruptions.kill_at_a_call, damage.in_the_home])
+def test_one_trial(ground, trial):
+    result = trial(ground, random.Random("sample"), trial.__name__, 5)
+    assert result.right, (result.what, result.why)
+
+
+def test_a_refused_call_is_met(ground):
+    import errno
+
+    point = Point("rename", "*/lake/metric_table/manifest.json")
+    fault = Fault(point, 1, FAIL_ONCE, error=errno.EIO)
+    home = ground.copy("refused")
+    code, output, fired = interruptions.with_fault(ground, home, fault, "audit", "--force", "metric_table")
+    assert fired and code == 1 and "Input/output error" in output and "Traceback" not in output, output
