@@ -29,7 +29,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         """Return the value of a node; one that its tag does not allow is refused with its line."""
         try:
             return super().construct_object(node, deep=deep)
-        except (ValueError, KeyError, OverflowError) as error:
+        except (ValueError, KeyError, OverflowError, AttributeError, TypeError) as error:
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
                 None, None, f"this is no {kind}: {str(node.value)[:40]!r}", node.start_mark

@@ -114,7 +114,7 @@ def _audit_seeds() -> list[bytes]:
 def _suite(data: bytes, folder: Path) -> None:
     from plumbline.catalog.own_suites import read_own_suite
 
-    read_own_suite(_file(folder, "own.yaml", data))
+    read_own_suite(_file(folder, "starter.yaml", data))
 
 
 def _suite_seeds() -> list[bytes]:
@@ -335,7 +335,7 @@ def _image(data: bytes, folder: Path) -> None:
 def _image_seeds() -> list[bytes]:
     from written_pictures import encoded, noise
 
-    return [encoded(noise(), kind) for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF")]
+    return [encoded(noise(), kind) for kind in ("JPEG", "PNG", "WEBP")]
 
 
 PARSERS = {

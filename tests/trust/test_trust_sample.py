@@ -20,8 +20,10 @@ def test_foreign_bytes_are_read_or_refused_in_words(name):
 
 @pytest.mark.parametrize("name", parsers.PARSERS)
 def test_well_formed_files_are_read(name, tmp_path):
-    for data in parsers.PARSERS[name].seeds():
-        parsers.PARSERS[name].read(data, tmp_path)
+    for number, data in enumerate(parsers.PARSERS[name].seeds()):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        parsers.PARSERS[name].read(data, folder)
 
 
 def test_a_parser_that_breaks_is_noticed(monkeypatch):
