@@ -82,6 +82,10 @@ class Result:
     why: str = ""
 
 
+_SERVERS: list[Server] = []
+"""Kept to the end: with the last of them the process ends that commands are forked from."""
+
+
 class Ground:
     """A folder with the finished reference, what a command did on the way to it, and homes for trials.
 
@@ -141,6 +145,7 @@ class Ground:
         """Start a command on a home; every thread has a connection of its own to what commands are forked from."""
         if not hasattr(self._own, "server"):
             self._own.server = Server()
+            _SERVERS.append(self._own.server)
         environment = {**home.environment, "PLUMBLINE_TEST_KEY": CANARY, **environment}
         return self._own.server.start(arguments, environment)
 
