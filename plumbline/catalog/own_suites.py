@@ -317,7 +317,7 @@ def read_own_suite(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError("a file of prompts is a mapping", where=path, found=type(content).__name__)
     family = content.get("family")
-    if family not in KINDS:
+    if not isinstance(family, str) or family not in KINDS:
         known = f"one of {', '.join(KINDS)}"
         raise _refused(path, ("family",), family, known, dict(key_lines(node)))
     try:

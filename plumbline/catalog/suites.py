@@ -297,13 +297,13 @@ def _templated(
 
 def _of_scales(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     words = dict.fromkeys(word for scale in content["scales"].values() for word in scale)
-    slots = [("blank", "blank", "", content["blank"]), *((word, "adjective", word, word) for word in words)]
+    slots = [("blank", "blank", "", content.get("blank", "")), *((word, "adjective", word, word) for word in words)]
     return _templated(content, slots, as_written)
 
 
 def _of_marks(content: Mapping[str, Any], as_written: bool) -> tuple[Candidate, ...]:
     """Return the unmarked prompts and those that name a label; `category` is then the label's attribute."""
-    slots = [("blank", "blank", "", content["blank"])]
+    slots = [("blank", "blank", "", content.get("blank", ""))]
     for attribute, marks in content["marks"].items():
         slots += [(f"{attribute}:{label}", attribute, label, word) for label, word in marks.items()]
     return _templated(content, slots, as_written)
