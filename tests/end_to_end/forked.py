@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,17 +70,24 @@ class Command:
 
 
 class Server:
-    """The process that commands are forked from, one for all workers of a run; it ends with the last of them."""
+    """The process that commands are forked from, one for all workers of a run; it ends with the last of them.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    environment : mapping of str to str, optional
+        What it is started with besides this process's own; there is one process for each.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-        path = Path(tempfile.gettempdir(), f"plumbline-{run[:20]}.socket")
+        other = "".join(sorted(environment or ""))
+        path = Path(tempfile.gettempdir(), f"plumbline-{run[:20]}{other}.socket")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = None
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                self._process = _started(path)
+                self._process = _started(path, {**os.environ, **(environment or {})})
             self._socket.connect(str(path))
         self._statuses: dict[int, int] = {}
         atexit.register(self._socket.close)
@@ -111,13 +119,13 @@ class Server:
         return message["pid"]
 
 
-def _started(path: Path) -> subprocess.Popen:
+def _started(path: Path, environment: Mapping[str, str]) -> subprocess.Popen:
     """Start the process, listening at a path already: who connects before it is ready waits."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(str(path))
         listening.listen()
         return subprocess.Popen(
-            [sys.executable, __file__, str(listening.fileno())], cwd=PROJECT, pass_fds=[listening.fileno()],
+            [sys.executable, __file__, str(listening.fileno())], cwd=PROJECT, env=environment, pass_fds=[listening.fileno()],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 from ground import ENCODER, Ground, Result, differences, numbers
-from homes import Home, edited
+from homes import SHARED, Home, edited
 from PIL import Image
 from written_pictures import encoded
 
@@ -63,7 +63,7 @@ def in_the_sources(ground: Ground, rng: random.Random, name: str, number: int) -
     """Damage a few images or rows of a finished home's dataset: its next audit is that of a cold home."""
     faces = ground.folder / f"{name}-faces"
     shutil.rmtree(faces, ignore_errors=True)
-    shutil.copytree(ensure("folder", ground.folder / "planted"), faces)
+    shutil.copytree(ensure("folder", ground.planted), faces)
     entry = yaml.safe_load((ground.reference.folder / "audit.yaml").read_text())["datasets"]["visitors"]
     changes = {
         "datasets": {"visitors": {**entry, "root": str(faces)}}, "lvlms": {}, "generate": [],
@@ -161,7 +161,7 @@ def as_a_list(data: bytes, rng: random.Random) -> bytes:
 def _image(content: Callable[[random.Random], bytes], what: str) -> Handed:
     def put(home: Home, rng: random.Random) -> str:
         faces = home.folder / "faces"
-        shutil.copytree(ensure("folder", home.folder.parent / "planted"), faces)
+        shutil.copytree(ensure("folder", SHARED["planted"]()), faces)
         content_ = yaml.safe_load(home.workspace.audit_path.read_text())
         content_["datasets"]["visitors"]["root"] = str(faces)
         home.workspace.audit_path.write_text(yaml.safe_dump(content_, sort_keys=False))
@@ -175,7 +175,7 @@ def _image(content: Callable[[random.Random], bytes], what: str) -> Handed:
 def _row(change: Callable[[str, random.Random], str], what: str) -> Handed:
     def put(home: Home, rng: random.Random) -> str:
         faces = home.folder / "faces"
-        shutil.copytree(ensure("folder", home.folder.parent / "planted"), faces)
+        shutil.copytree(ensure("folder", SHARED["planted"]()), faces)
         content = yaml.safe_load(home.workspace.audit_path.read_text())
         content["datasets"]["visitors"]["root"] = str(faces)
         home.workspace.audit_path.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -92,19 +92,22 @@ class Ground:
     Parameters
     ----------
     folder : Path
-        Where everything is kept; planted images and stores are made once in it.
+        Where everything is kept.
+    stores, planted : Path, optional
+        Stores in which nothing has happened and planted images, where they are made already; else they are made below
+        the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        os.environ |= preloaded()
-        self.folder, self._own = folder, threading.local()
+    def __init__(self, folder: Path, *, stores: Path | None = None, planted: Path | None = None) -> None:
+        self.folder, self._own, self._preloaded = folder, threading.local(), preloaded()
+        self.planted = planted or folder / "planted"
         folder.mkdir(parents=True, exist_ok=True)
-        stores = folder / "stores"
-        if not (stores / "done").exists():
-            shutil.rmtree(stores, ignore_errors=True)
-            set_up_stores(stores)
-            (stores / "done").touch()
-        SHARED["stores"], SHARED["planted"] = lambda: stores / "home", lambda: folder / "planted"
+        if stores is None and not (folder / "stores" / "done").exists():
+            shutil.rmtree(folder / "stores", ignore_errors=True)
+            set_up_stores(folder / "stores")
+            (folder / "stores" / "done").touch()
+        SHARED["stores"] = lambda: stores or folder / "stores" / "home"
+        SHARED["planted"] = lambda: self.planted
         self.reference, self.points = self._finished()
 
     def _finished(self) -> tuple[Home, list[Point]]:
@@ -144,9 +147,9 @@ class Ground:
     def start(self, home: Home, *arguments: str, **environment: str) -> Command:
         """Start a command on a home; every thread has a connection of its own to what commands are forked from."""
         if not hasattr(self._own, "server"):
-            self._own.server = Server()
+            self._own.server = Server(self._preloaded)
             _SERVERS.append(self._own.server)
-        environment = {**home.environment, "PLUMBLINE_TEST_KEY": CANARY, **environment}
+        environment = {**home.environment, **self._preloaded, "PLUMBLINE_TEST_KEY": CANARY, **environment}
         return self._own.server.start(arguments, environment)
 
     def run(self, home: Home, *arguments: str, **environment: str) -> tuple[int, str]:

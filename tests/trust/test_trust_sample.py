@@ -9,6 +9,7 @@ import parsers
 import pytest
 from faults import FAIL_ONCE, Fault, Point, compiler
 from ground import Ground
+from homes import SHARED, set_up_stores
 
 
 @pytest.mark.parametrize("name", parsers.PARSERS)
@@ -35,10 +36,13 @@ def test_a_parser_that_breaks_is_noticed(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
+def ground(tmp_path_factory, made_once, planted_base):
     if compiler() is None:
         pytest.skip("faults at system calls need a C compiler: apt-get install gcc")
-    return Ground(tmp_path_factory.mktemp("trust"))
+    before, stores = dict(SHARED), made_once("stores", set_up_stores)[0] / "home"
+    yield Ground(tmp_path_factory.mktemp("trust"), stores=stores, planted=planted_base)
+    SHARED.clear()
+    SHARED.update(before)
 
 
 def test_calls_are_those_of_a_real_audit(ground):
