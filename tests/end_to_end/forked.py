@@ -125,8 +125,9 @@ def _started(path: Path, environment: Mapping[str, str]) -> subprocess.Popen:
         listening.bind(str(path))
         listening.listen()
         return subprocess.Popen(
-            [sys.executable, __file__, str(listening.fileno())], cwd=PROJECT, env=environment, pass_fds=[listening.fileno()],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            [sys.executable, __file__, str(listening.fileno())], cwd=PROJECT, env=environment,
+            pass_fds=[listening.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )  # fmt: skip
 
 
