@@ -213,8 +213,7 @@ def _reply_seeds() -> list[bytes]:
 
 
 def _numbers(data: bytes, folder: Path) -> None:
-    from plumbline.language.ratings import read_rating
-    from plumbline.language.salaries import read_salary
+    from plumbline.language.ratings_and_salaries import read_rating, read_salary
 
     text = data.decode("utf-8", "replace")
     read_rating(text), read_salary(text)
