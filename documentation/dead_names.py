@@ -50,6 +50,7 @@ ALIVE = {
     **dict.fromkeys(("__getattr__", "__dir__"), "Python asks a module"),
     "_repr_html_": "Jupyter calls it",
     **dict.fromkeys(("log_to", "export"), "for a notebook or a training loop"),
+    "writable": "polars asks the file that it writes to",
     "writeable": "numpy keeps an array from being changed",
     "_read_dpi_from_exif": "Pillow calls it",
     "VERSION": "raised by hand when answers are read in another way",
