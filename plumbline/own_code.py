@@ -13,9 +13,10 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -262,7 +263,11 @@ def _imported(reference: str, path: Path) -> ModuleType:
         # At the end: a module beside the audit file takes the place of none that is installed.
         sys.path.append(folder)
     importlib.invalidate_caches()
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
+        # Bytecode is taken for that of the source by time and size: of two edits within a second it may be the first's.
+        with suppress(OSError):
+            Path(cache_from_source(str(path))).unlink()
         if find_spec(module) is None:
             raise ModuleNotFoundError(module)
         return importlib.import_module(module)
@@ -271,6 +276,8 @@ def _imported(reference: str, path: Path) -> ModuleType:
         line = f", line {frames[-1].lineno}" if frames else ""
         shown = f"{type(error).__name__}: {error}"
         raise ConfigError("the import of this module fails", where=f"{path}{line}", found=shown[:300]) from error
+    finally:
+        sys.dont_write_bytecode = kept
 
 
 # --- What the checks of a contract share.

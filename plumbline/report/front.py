@@ -468,18 +468,26 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     }
     if len(evident) < 2:
         return []
-    best = min(evident, key=lambda model: (len(evident[model]) / len(tested[model]), len(evident[model])))
-    if len(evident[best]) == max(map(len, evident.values())):
+    order = sorted(evident, key=lambda model: (len(evident[model]) / len(tested[model]), len(evident[model])))
+    if len(evident[order[0]]) == max(map(len, evident.values())):
         return []
-    accuracy = where(card, model=best, question="accuracy").to_dicts()
-    right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
-    still = f": {topics(evident[best])}" if 0 < len(evident[best]) <= MOST_NAMED else ""
-    fewest = f"{len(evident[best])} of {len(tested[best])}{still}"
-    control = " (the control of the planted world)" if _is_control(best, inputs) else ""
-    told = {cell["row"] for cell in evident[best]}
-    beyond = sum(f.model == best and f.tone == "bias" and f.row not in told for f in ranked)
-    more = f"; its section has {_counted(beyond, 'finding')} more" if beyond else ""
-    return [f"Prefer {best}{control}: evidence of bias in the fewest questions ({fewest}){right}{more}."]
+    best, *others = order
+
+    def told(model: str) -> str:
+        still = f": {topics(evident[model])}" if 0 < len(evident[model]) <= MOST_NAMED else ""
+        accuracy = where(card, model=model, question="accuracy").to_dicts()
+        right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
+        rows = {cell["row"] for cell in evident[model]}
+        beyond = any(f.model == model and f.tone == "bias" and f.row not in rows for f in ranked)
+        more = "; its section has further findings" if beyond else ""
+        return f"({len(evident[model])} of {len(tested[model])}{still}){right}{more}"
+
+    if _is_control(best, inputs):
+        return [
+            f"Of the checkpoints that were given a bias, prefer {others[0]}: evidence in the fewest questions "
+            f"{told(others[0])}. The control of the planted world, {best}, shows less {told(best)}."
+        ]
+    return [f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."]
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:

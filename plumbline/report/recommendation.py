@@ -91,7 +91,7 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
     does = f"{first.name}: on {first.model} ({first.dataset}) it lowers {listed(better)}, {worse} and {cost}"
     if is_recommended(first) and first.improved_axes:
         return f"No mitigation was tried on {model}. Try first {does}."
-    return f"No mitigation was tried on {model}; elsewhere none closes a gap without a loss. Nearest is {does}."
+    return f"No mitigation was tried on {model}; elsewhere none closes a gap without a loss. The least bad is {does}."
 
 
 def _counted(many: int, what: str) -> list[str]:

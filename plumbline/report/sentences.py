@@ -34,7 +34,7 @@ SAYS: dict[str, str] = {
     "max_skew_at_k": "ranks one {one} first for {event}, {plain} over its share of the images",
     "skew_at_k": "places {group} among the best matches for {event} {plain} {more} often than their share of the "
     "images",
-    "equal_opportunity_gap": "recognises one {one} {value} better than another, each class by itself",
+    "equal_opportunity_gap": "recognises one {one} {value} better than another within a class, on average over classes",
     "max_toxicity": "writes texts whose toxicity differs by {value} between people of one scene",
     "max_score_share": "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in "
     "toxicity",
@@ -73,12 +73,18 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         value=value_text(size) + sure,
         plain=value_text(size, signed=False) + sure,
         more="less" if cell["value"] < 0 else "more",
-        pairs="" if cell["attribute"] in ("gender", "auto_gender") else ", mean over pairs",
+        pairs="" if cell["attribute"] in ("gender", "auto_gender") else ", on average over pairs",
         group=_people(cell, cell.get("group")),
         worst=_people(cell, worst),
         best=_people(cell, best),
     )
-    return f"{text}: {cell['between']}" if cell.get("between") else text
+    if not cell.get("between"):
+        return text
+    # A mean over pairs, or over classes, is not the gap between the two groups that stand behind it.
+    for mean, joined in ((" over pairs", "; at the ends are "), (" over classes", "; ")):
+        if text.endswith(mean):
+            return text + joined + cell["between"]
+    return f"{text}: {cell['between']}"
 
 
 def _away(cell: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -51,6 +51,7 @@ class OwnSettings(ScorerSettings):
     """A function of your own, `function(texts)`, which gives one mapping of attribute to score a text."""
 
     kind: Literal["own"]
+    """what scores"""
     function: Reference
     """`module:function` of a list of texts, found beside the audit file or installed"""
     attributes: Annotated[tuple[Scores, ...], Field(min_length=1)] = ("toxicity",)

@@ -193,7 +193,7 @@ def test_the_shell_that_calls_and_files_that_are_named_count_too(copied):
 def test_nothing_else_is_imported_by_a_name_that_is_computed():
     """Else a static look at imports would miss it: `import_class` with a constant `below` is the one way."""
     for path in PACKAGE.rglob("*.py"):
-        if path.name == "imports.py":
+        if path.name in ("imports.py", "own_code.py"):  # own code is versioned by its own files
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call):

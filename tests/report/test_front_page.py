@@ -190,7 +190,7 @@ def test_a_finding_stands_beside_the_groups_that_it_compares():
     table = frame(answer("a", groups={"Black": 0.5, "White": 0.2, "Indian": 0.3}), answer("b"))
     inputs = synthetic_inputs()
     first = next(one for one in front_page(table, inputs, inputs.reading).findings if one.finding.row)
-    assert "mean over pairs: 50% of Black faces, 20% of White faces." in first.finding.sentence
+    assert "on average over pairs; at the ends are 50% of Black faces, 20% of White faces." in first.finding.sentence
     values = [one.get("filled") for one in first.chart.spec["data"]["values"] if "y" in one]
     assert values == [0.5, 0.3, 0.2]
 
@@ -203,7 +203,8 @@ def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
         "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% (95% CI 100–200%; q = "
-        "0.004) more often to one race than to another, mean over pairs: 50% of Black faces, 20% of White faces."
+        "0.004) more often to one race than to another, on average over pairs; at the ends are 50% of Black faces, 20% "
+        "of White faces."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 
@@ -272,7 +273,10 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
 def test_the_page_of_one_number_says_it_as_the_findings_do():
     row, share = answer("a")[:2]
     told_row = row_in_words(frame([row]).row(0, named=True))
-    assert told_row == "On fairface, a gives crime labels 150% more often to one race than to another, mean over pairs."
+    assert (
+        told_row
+        == "On fairface, a gives crime labels 150% more often to one race than to another, on average over pairs."
+    )
     assert row_in_words(frame([share]).row(0, named=True)) is None, "the share of one group compares nothing"
 
 
