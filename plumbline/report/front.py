@@ -483,9 +483,10 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         return f"({len(evident[model])} of {len(tested[model])}{still}){right}{more}"
 
     if _is_control(best, inputs):
+        # A reference, which nobody would deploy.
         return [
-            f"Of the checkpoints that were given a bias, prefer {others[0]}: evidence in the fewest questions "
-            f"{told(others[0])}. The control of the planted world, {best}, shows less {told(best)}."
+            f"Least evidence of bias has the control of the planted world, {best} {told(best)}; of the others "
+            f"{others[0]} {told(others[0])}."
         ]
     return [f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."]
 
