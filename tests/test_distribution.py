@@ -83,3 +83,14 @@ def test_the_wheel_holds_the_library_alone_and_a_checkout_is_a_path_that_no_fold
     code = "import plumbline; print(plumbline.max_skew([12, 8], [100, 100]).value)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "0.5", done.stderr
+
+
+def test_an_environment_that_declares_operators_loads_no_plumbline_by_itself(tmp_path):
+    from plumbline.checkpoints.operators import write_beside
+
+    write_beside(tmp_path)
+    code = (
+        f"import site, sys; site.addsitedir({str(tmp_path)!r}); "
+        "assert 'torchvision_operators' in sys.modules and 'plumbline' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

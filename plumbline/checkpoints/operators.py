@@ -10,9 +10,11 @@ libraries: from then on `import open_clip` works in that environment, whoever im
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,14 +72,17 @@ def declare_missing_operators() -> None:
         sys.meta_path.insert(0, _Import())
 
 
-def _write() -> None:
-    """Write the file that makes every Python of this environment do so."""
-    import sysconfig
-    from pathlib import Path
+def write_beside(libraries: Path) -> None:
+    """Write a copy of this module, and a `.pth` file that has it run by every Python of an environment.
 
-    line = f"from {__spec__.name} import declare_missing_operators; declare_missing_operators()"
-    (Path(sysconfig.get_path("purelib")) / "torchvision_operators.pth").write_text(f"import sys; {line}\n")
+    A copy: were it imported from here, every program would have this package loaded, from where it is installed, before
+    it could say which one it means.
+    """
+    (libraries / f"{_NAME}.py").write_text(Path(__file__).read_text("utf-8"), "utf-8")
+    (libraries / f"{_NAME}.pth").write_text(f"import {_NAME}; {_NAME}.declare_missing_operators()\n", "utf-8")
 
+
+_NAME = "torchvision_operators"
 
 if __name__ == "__main__":
-    _write()
+    write_beside(Path(sysconfig.get_path("purelib")))
