@@ -485,8 +485,8 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     if _is_control(best, inputs):
         # A reference, which nobody would deploy.
         return [
-            f"Least evidence of bias has the control of the planted world, {best} {told(best)}; of the others "
-            f"{others[0]} {told(others[0])}."
+            f"Evidence of bias in the fewest questions: the control of the planted world, {best} {told(best)}; of the "
+            f"others {others[0]} {told(others[0])}."
         ]
     return [f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."]
 
