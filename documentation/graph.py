@@ -1,4 +1,4 @@
-"""The graph of assets as one picture for README.md, drawn from the definitions that Dagster loads.
+"""The graph of assets as one picture for the documentation, drawn from the definitions that Dagster loads.
 
 `python -m documentation.graph` draws it again; `make screenshots` does so too.
 """

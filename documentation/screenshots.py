@@ -1,4 +1,4 @@
-"""What README.md shows: the graph, pictures of the report, Dagster and MLflow, and the report as a sample.
+"""What README.md and docs show: the graph, pictures of the report, Dagster and MLflow, and the report as a sample.
 
 `make screenshots` makes all of it from the newest audit.
 

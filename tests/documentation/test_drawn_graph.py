@@ -1,4 +1,4 @@
-"""README's picture of the graph is that of the definitions."""
+"""The picture of the graph is that of the definitions."""
 
 import re
 
@@ -6,7 +6,7 @@ from documentation.asset_reference import asset_graph
 from documentation.graph import PICTURE, graph_picture, group_arrows
 
 
-def test_the_picture_in_the_readme_is_that_of_the_definitions():
+def test_the_picture_is_that_of_the_definitions():
     # After a change of the graph: python -m documentation.graph
     assert PICTURE.read_text("utf-8") == graph_picture()
 
