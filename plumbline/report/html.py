@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from plumbline.report import data as data_listings
-from plumbline.report import method as accounting
 from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.front import WORDS, Front, front_page
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.language import check_listing, lvlm_listing
-from plumbline.report.method import suite_listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.page import page_html
 from plumbline.report.payload import DIGITS, all_numbers
@@ -85,7 +83,7 @@ def render(
         datasets=data_listings.dataset_listing(inputs),
         encoders=data_listings.encoder_listing(inputs),
         lvlms=lvlm_listing(inputs),
-        suites=suite_listing(inputs.suites),
+        suites=data_listings.suite_listing(inputs.suites),
         answer_checks=check_listing(inputs),
         checks={dataset.id: data_checks(dataset) for dataset in inputs.datasets},
         balances={dataset.id: data_listings.balance_listing(dataset) for dataset in inputs.datasets},
@@ -93,10 +91,10 @@ def render(
         coverage=data_listings.coverage_listing(table, inputs.planted_truth),
         absent=data_listings.absent_listing(inputs),
         not_tried=data_listings.not_tried_listing(inputs),
-        undefined=accounting.undefined_listing(table),
+        undefined=data_listings.undefined_listing(table),
         provenance=data_listings.provenance_listing(inputs, table),
-        counts=accounting.comparisons(table, inputs.audit),
-        example=accounting.example_row(table),
+        counts=data_listings.comparisons(table, inputs.audit),
+        example=data_listings.example_row(table),
         words=WORDS,
         confidence=confidence(inputs.audit.confidence),
         resamples=count(inputs.audit.resamples),

@@ -15,7 +15,7 @@ import polars as pl
 
 from plumbline.metrics.associations import OTHERS
 from plumbline.report.charts.chart import Chart
-from plumbline.report.charts.finding import groups_of
+from plumbline.report.charts.estimates import groups_of
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import people

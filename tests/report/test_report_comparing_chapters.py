@@ -10,9 +10,8 @@ from read_back import section
 from plumbline.catalog.schema import metric_frame
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import render
-from plumbline.report.chapters.utility import CHAPTER
+from plumbline.report.chapters.utility import CHAPTER, harm_against_utility
 from plumbline.report.charts.chart import label
-from plumbline.report.charts.utility import harm_against_utility
 from plumbline.report.comparison import COMPARISON_SCHEMA
 from plumbline.report.rows import where
 

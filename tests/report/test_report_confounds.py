@@ -15,9 +15,8 @@ from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.reasons import reason
 from plumbline.report import Reading
 from plumbline.report.chapters import confounds, text_space
-from plumbline.report.chapters.confounds import confound_findings
-from plumbline.report.charts.confounds import changes, curves, slopes
-from plumbline.report.charts.text_space import valence_gaps, word_space
+from plumbline.report.chapters.confounds import changes, confound_findings, curves, slopes
+from plumbline.report.chapters.text_space import valence_gaps, word_space
 
 READING = Reading()
 DATASET, MODELS = "planted-utkface", ("small-bazaar-6k", "small-control-6k")

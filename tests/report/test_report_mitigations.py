@@ -13,8 +13,15 @@ from synthetic_transfer import TRIED, transfer_frame
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, Reading, findings, render
-from plumbline.report.chapters.mitigations import CHAPTER, adjustment_findings, overview_listing, transfer_listing
-from plumbline.report.charts.mitigations import VERDICTS, adjustment, changes
+from plumbline.report.chapters.mitigations import (
+    CHAPTER,
+    VERDICTS,
+    adjustment,
+    adjustment_findings,
+    changes,
+    overview_listing,
+    transfer_listing,
+)
 from plumbline.report.transfer import BLOCKS, block_of, tried
 
 FEW = (GRID[0], GRID[6])

@@ -16,8 +16,8 @@ from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import reason
 from plumbline.report import Reading, findings
 from plumbline.report.chapters import captions, equal_opportunity, robustness
+from plumbline.report.chapters.robustness import control_similarity, harm_by_bias_size, is_control, wordings
 from plumbline.report.charts.outcomes import captions_by_scene, opportunity
-from plumbline.report.charts.robustness import control_similarity, harm_by_bias_size, is_control, wordings
 from plumbline.report.rows import where
 
 READING = Reading()

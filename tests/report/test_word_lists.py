@@ -5,7 +5,7 @@ import pytest
 
 from plumbline.errors import MetricError
 from plumbline.language.words import WORD_ASSOCIATIONS
-from plumbline.report.word_lists import WORD_LISTS, compare_word_lists, overlap_at
+from plumbline.report.comparison import WORD_LISTS, compare_word_lists, overlap_at
 from plumbline.statistics.rankings import rank_biased_overlap
 
 LLAVA = {"mine": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched", "other": "local-dir:x"}

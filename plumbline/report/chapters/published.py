@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.comparison import checkpoint_fits
+from plumbline.report.comparison import WORD_LISTS, checkpoint_fits, compare_word_lists
 from plumbline.report.evidence import subject_of
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, interval, number
 from plumbline.report.rows import Row, defined
-from plumbline.report.word_lists import WORD_LISTS, compare_word_lists
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:

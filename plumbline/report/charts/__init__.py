@@ -1,4 +1,5 @@
-"""The charts of the report, one function each: Vega-Lite for the page, PNG for Dagster and MLflow, Altair for you.
+"""The charts that several chapters draw, one function each: Vega-Lite for the page, PNG, and Altair for you.
 
-A chart function takes rows of the metric table and returns a `Chart`, or None where there is nothing to draw.
+A chart of one chapter stands in that chapter. A chart function takes rows of the metric table and returns a `Chart`, or
+None where there is nothing to draw.
 """

@@ -8,8 +8,8 @@ from synthetic_language import FACES, MODELS, OFFLINE, PROMPTS, REAL, language_i
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.report.charts.language import max_scores
+from plumbline.report.data import undefined_listing
 from plumbline.report.main_charts import main_charts
-from plumbline.report.method import undefined_listing
 from plumbline.report.rows import where
 
 
