@@ -16,14 +16,18 @@ from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.registry import current_table
 from plumbline.metrics.text_space import TEXT
-from plumbline.provenance.diff.pairs import flips, paired_answer_means, paired_answers, paired_differences, same_images
-from plumbline.provenance.diff.tables import (
+from plumbline.provenance.diff import (
     DIFF_SCHEMA,
     FLIP_SCHEMA,
     StoredPrompts,
     causes_of_change,
     changed_cells,
     changed_prompts,
+    flips,
+    paired_answer_means,
+    paired_answers,
+    paired_differences,
+    same_images,
     suite_hashes,
     table_differences,
     with_q,

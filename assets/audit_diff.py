@@ -15,8 +15,7 @@ from plumbline.datasets.records import Declaration
 from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
-from plumbline.provenance.diff.pairs import paired_differences
-from plumbline.provenance.diff.tables import REGRESSED, VERDICTS, judged, table_differences
+from plumbline.provenance.diff import REGRESSED, VERDICTS, judged, paired_differences, table_differences
 from plumbline.report.numbers import interval
 from plumbline.storage import Committed
 from plumbline.storage.lake import recorded_audits

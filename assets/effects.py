@@ -11,8 +11,8 @@ from assets.results import OWNERS, markdown_table, materialised
 from plumbline.datasets.records import Declaration
 from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
-from plumbline.metrics.paired.factors import FactorPair, factor_pairs
-from plumbline.metrics.paired.factors import factor_effects as effects_of
+from plumbline.metrics.paired.comparisons import FactorPair, factor_pairs
+from plumbline.metrics.paired.comparisons import factor_effects as effects_of
 from plumbline.metrics.predictions import Predictions, predictions_of
 from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace

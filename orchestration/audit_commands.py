@@ -60,7 +60,7 @@ def audit_command(
     Exits with 1 if any step failed.
     """
     start, workspace = time.monotonic(), workspace_of(config)
-    from plumbline.commands.options import AskedByOptions
+    from plumbline.commands.audit_files import AskedByOptions
 
     asked = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
     if asked is not None:

@@ -10,7 +10,7 @@ from assets.audit_changes import changes_of
 from assets.audit_comparison import compare_audits, compare_checkpoints
 from plumbline.commands.terminal import safe
 from plumbline.errors import ConfigError
-from plumbline.provenance.diff.tables import REGRESSED
+from plumbline.provenance.diff import REGRESSED
 from plumbline.report.changes import TITLES, Changes
 from plumbline.report.html import render_changes
 from plumbline.report.listings import Listing

@@ -18,7 +18,7 @@ from plumbline.config.reproduction import reproduction, run_of
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
 from plumbline.generators.plan import Plan
-from plumbline.metrics.planned_power import planned_power
+from plumbline.metrics.disparities import planned_power
 from resources.lvlms import require_readable
 from resources.workspace import Workspace
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.calibration.blocks import Block, Cell, Drawn
-from plumbline.metrics.robustness.template_agreement import rank_agreement
+from plumbline.metrics.robustness.rows import rank_agreement
 
 
 def drawn(seed: int, *, checkpoints: int, correlation: float) -> dict[str, Drawn]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.calibration.blocks import Block, Cell, Drawn
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.paired.factors import factor_effects, factor_pairs
+from plumbline.metrics.paired.comparisons import factor_effects, factor_pairs
 from plumbline.metrics.predictions import EventPredictions, Predictions
 from plumbline.statistics.groups import Groups
 

@@ -37,7 +37,7 @@ def init_command(
 
     What it could not find is marked `FILL IN`; `plumbline check` says what is still missing.
     """
-    from plumbline.commands.begin import audit_file_for
+    from plumbline.commands.audit_files import audit_file_for
 
     if to.exists() and not force:
         raise ConfigError(
@@ -63,8 +63,8 @@ def audit_command(
     Embeddings are kept, so that a second audit is quick. Mitigations, automatic labels, models that answer in words,
     lineage and incremental audits are the pipeline's, which runs from a checkout of the project.
     """
+    from plumbline.commands.audit_files import AskedByOptions
     from plumbline.commands.checks import doomed_datasets, require_undoomed
-    from plumbline.commands.options import AskedByOptions
     from plumbline.commands.places import dataset_place, default_home, here
     from plumbline.commands.scorecards import print_scorecard
     from plumbline.config.file import read_audit

@@ -21,7 +21,7 @@ from plumbline.datasets.preview import LOOKED_AT, Preview, preview
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.metrics.planned_power import PlannedPower, planned_power
+from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
 
 _EXAMPLES, _MOST_GROUPS = 3, 8

@@ -273,7 +273,7 @@ class Thresholds(Part):
     @classmethod
     def _known_metrics(cls, limits: dict[str, float]) -> dict[str, float]:
         from plumbline.metrics.family import former_metric_names
-        from plumbline.provenance.diff.tables import directed_metrics
+        from plumbline.provenance.diff import directed_metrics
 
         known, renamed = directed_metrics(), former_metric_names()
         if unknown := [name for name in limits if name not in known]:

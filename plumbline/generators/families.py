@@ -94,7 +94,7 @@ GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
             True, ("llama", "mistral", "gemma"), "LlavaForConditionalGeneration",
         ),
         GeneratorFamily(
-            "instructblip", "InstructBLIP", ("instructblip",), "instructblip:InstructBlipBackend", 1,
+            "instructblip", "InstructBLIP", ("instructblip",), "image_text_to_text:InstructBlipBackend", 1,
             True, ("llama",), "InstructBlipForConditionalGeneration",
         ),
         GeneratorFamily(

@@ -28,8 +28,7 @@ from plumbline.metrics.robustness.directional_bias import (
     intra_set_cosine,
     template_shift,
 )
-from plumbline.metrics.robustness.rows import HarmByBiasSize, harm_by_bias_size
-from plumbline.metrics.robustness.template_agreement import rank_agreement
+from plumbline.metrics.robustness.rows import HarmByBiasSize, harm_by_bias_size, rank_agreement
 from plumbline.metrics.text_space import ValenceGeometry, valence_geometry
 from plumbline.metrics.trident.scores import TridentScores, normalise_probe_rates, probe_rate_gap, trident_scores
 from plumbline.statistics.estimates import Estimate, EstimateArray

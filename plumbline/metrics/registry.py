@@ -21,8 +21,7 @@ from plumbline.metrics.family import (
 from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.own import OWN_METRICS
 from plumbline.metrics.rankings.rows import RANKINGS
-from plumbline.metrics.robustness.rows import ROBUSTNESS
-from plumbline.metrics.robustness.template_agreement import template_agreement
+from plumbline.metrics.robustness.rows import ROBUSTNESS, template_agreement
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.metrics.zero_shot import SANITY, UTILITY

@@ -180,10 +180,9 @@ class Audit:
         Returns
         -------
         DataFrame
-            Columns of `plumbline.provenance.diff.tables.DIFF_SCHEMA`, q over all rows, and `verdict`.
+            Columns of `plumbline.provenance.diff.DIFF_SCHEMA`, q over all rows, and `verdict`.
         """
-        from plumbline.provenance.diff.pairs import paired_differences, same_images
-        from plumbline.provenance.diff.tables import judged, table_differences, with_q
+        from plumbline.provenance.diff import judged, paired_differences, same_images, table_differences, with_q
 
         old, new = earlier.cell, self.cell
         paired = []

@@ -10,7 +10,7 @@ import polars as pl
 
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
-from plumbline.provenance.diff.tables import (
+from plumbline.provenance.diff import (
     APPEARED,
     BETTER,
     INDEPENDENT,
@@ -65,7 +65,7 @@ class Changes:
     old, new : str
         What each side is called.
     differences, flips : DataFrame
-        As of `plumbline.provenance.diff.tables.judged`, and in `FLIP_SCHEMA`.
+        As of `plumbline.provenance.diff.judged`, and in `FLIP_SCHEMA`.
     causes : mapping of str to sequence of str
         `dataset|model` -> what changed, such as `the checkpoint`.
     absent : sequence of str

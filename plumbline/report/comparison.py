@@ -101,8 +101,8 @@ def compare_with_published(
         Dataset id of the audit to its reader. Only datasets that hold the real data belong in here: leave out those
         of the planted world. `text`, the dataset of numbers that need no images, is always known.
     effects : DataFrame, optional
-        Effects of design factors, in the schema of `plumbline.metrics.paired.factors`: compared with the differences
-        of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
+        Effects of design factors, in `plumbline.metrics.paired.comparisons.EFFECT_SCHEMA`: compared with the
+        differences of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
     published : DataFrame, optional
         In `PUBLISHED_SCHEMA`; by default every published value.
     scorers : mapping of str to str, optional

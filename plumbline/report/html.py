@@ -15,8 +15,7 @@ from plumbline.report.front import WORDS, Front, front_page
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.language import check_listing, lvlm_listing
 from plumbline.report.numbers import confidence, count
-from plumbline.report.page import page_html
-from plumbline.report.payload import DIGITS, all_numbers
+from plumbline.report.page import DIGITS, all_numbers, page_html
 from plumbline.report.rows import Row, checked
 from plumbline.report.scorecard_table import STATES, score_tables
 from plumbline.report.visible import safe_link

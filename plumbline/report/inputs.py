@@ -206,7 +206,7 @@ class ReportInputs:
     not_tried : tuple of AbsentCell
         Mitigations that a cell does not allow; the cell has numbers all the same.
     effects : DataFrame or None
-        Columns of `plumbline.metrics.paired.factors.EFFECT_SCHEMA`.
+        Columns of `plumbline.metrics.paired.comparisons.EFFECT_SCHEMA`.
     published : DataFrame or None
         Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
     reproduction : DataFrame or None

@@ -11,7 +11,7 @@ from assets import effects
 from plumbline.catalog.suites import load_suite
 from plumbline.config.entries import EncoderEntry, Statistics, Thresholds
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.paired.factors import EFFECT_SCHEMA
+from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
 from plumbline.storage import Lake
 
 FACTORS = {

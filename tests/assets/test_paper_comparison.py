@@ -7,7 +7,7 @@ import pytest
 from assets.comparison import paper_comparison
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import StorageError
-from plumbline.metrics.paired.factors import EFFECT_SCHEMA
+from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
 from plumbline.report.comparison import COMPARISON_SCHEMA
 from resources.workspace import Workspace
 

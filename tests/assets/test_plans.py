@@ -11,7 +11,7 @@ from plumbline.catalog.studies import published_sizes
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.metrics.planned_power import planned_power
+from plumbline.metrics.disparities import planned_power
 from resources.workspace import Workspace
 
 MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}

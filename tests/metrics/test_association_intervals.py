@@ -8,9 +8,9 @@ import pytest
 from only_row import one
 from scipy import stats
 
+from benchmarks.calibration.worlds import planted_embeddings
 from plumbline.blocks import blocks
 from plumbline.metrics.associations import association_estimates, association_rows
-from plumbline.world.numeric import planted_embeddings
 
 SUITES = ("perception", "markedness")
 

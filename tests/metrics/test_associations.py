@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.calibration.worlds import planted_embeddings
 from plumbline.errors import MetricError
 from plumbline.metrics.associations import sc_weat, weat
 from plumbline.metrics.markedness import markedness, markedness_gap, mean_markedness
 from plumbline.metrics.perception import valence_correlation
 from plumbline.reasons import in_words
-from plumbline.world.numeric import planted_embeddings
 
 ANSWERS = Path(__file__).parents[1] / "known_answers"
 

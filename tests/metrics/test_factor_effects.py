@@ -12,8 +12,8 @@ from scipy import stats
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.outcomes import outcome_rows
+from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA, factor_effects, factor_pairs
 from plumbline.metrics.paired.effects import clustered_homogeneity_p_value, homogeneity_p_value
-from plumbline.metrics.paired.factors import EFFECT_SCHEMA, factor_effects, factor_pairs
 from plumbline.metrics.predictions import EventPredictions as EventAnswers
 from plumbline.metrics.predictions import Predictions, predictions_of
 from plumbline.statistics.groups import Groups

@@ -4,7 +4,7 @@ import pytest
 
 from plumbline.catalog.published import published_values
 from plumbline.catalog.studies import study_checkpoints
-from plumbline.metrics.paired.factors import FactorPair, factor_pairs
+from plumbline.metrics.paired.comparisons import FactorPair, factor_pairs
 
 
 def grid(*rows):

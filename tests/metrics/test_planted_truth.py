@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.calibration.worlds import planted_embeddings
 from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, skew_values
 from plumbline.statistics import (
     bca,
@@ -24,7 +25,6 @@ from plumbline.statistics import (
     resample_tables,
     wilson,
 )
-from plumbline.world.numeric import planted_embeddings
 
 SEEDS = 240
 NOMINAL = 0.95

@@ -20,12 +20,12 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from benchmarks.calibration.worlds import planted_embeddings
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups
 from plumbline.metrics.rankings.skew_at_k import sample_top, skew_estimates
 from plumbline.statistics.rankings import rank_order
-from plumbline.world.numeric import planted_embeddings
 
 N, K = 600, 200
 SETTINGS = MetricSettings(resamples=400, permutations=399)

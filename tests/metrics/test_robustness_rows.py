@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.metrics.registry import FAMILIES, metric_table
-from plumbline.metrics.robustness.template_agreement import template_agreement
+from plumbline.metrics.robustness.rows import template_agreement
 
 FAMILY = FAMILIES["robustness_metrics"]
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe", "statistic"]

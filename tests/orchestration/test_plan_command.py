@@ -11,7 +11,7 @@ from orchestration import planned
 from orchestration.command_line import app
 from plumbline.commands import terminal
 from plumbline.errors import ConfigError
-from plumbline.metrics.planned_power import PlannedPower
+from plumbline.metrics.disparities import PlannedPower
 
 ENTRIES = {
     "labeller": "b32",

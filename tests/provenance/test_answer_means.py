@@ -8,8 +8,7 @@ from plumbline.language.cell import LanguageSettings
 from plumbline.language.competence import competence_result
 from plumbline.language.ratings_and_salaries import ratings_result
 from plumbline.language.refusals import refusals_and_lengths_result
-from plumbline.provenance.diff.pairs import paired_answer_means
-from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS, table_differences
+from plumbline.provenance.diff import DIFF_SCHEMA, KEYS, paired_answer_means, table_differences
 from plumbline.reasons import in_words
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)

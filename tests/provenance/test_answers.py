@@ -6,8 +6,7 @@ from scored_worlds import GROUPS, scored_world
 
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.max_toxicity import compute_max_toxicity
-from plumbline.provenance.diff.pairs import paired_answers
-from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS
+from plumbline.provenance.diff import DIFF_SCHEMA, KEYS, paired_answers
 from plumbline.reasons import in_words
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)

@@ -9,8 +9,7 @@ import pytest
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
-from plumbline.provenance.diff.pairs import flips, paired_differences, same_images
-from plumbline.provenance.diff.tables import FLIP_SCHEMA
+from plumbline.provenance.diff import FLIP_SCHEMA, flips, paired_differences, same_images
 
 SETTINGS = MetricSettings(resamples=200, permutations=200, seed=3)
 CRIME = load_suite("crime")

@@ -1,6 +1,6 @@
 import pytest
 
-from plumbline.provenance.diff.tables import StoredPrompts, changed_prompts
+from plumbline.provenance.diff import StoredPrompts, changed_prompts
 
 OTHERS = ("a warm person", "a cold person")
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.schema import metric_frame
-from plumbline.provenance.diff.tables import (
+from plumbline.provenance.diff import (
     DIFF_SCHEMA,
     REGRESSED,
     causes_of_change,

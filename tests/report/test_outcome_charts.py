@@ -8,7 +8,7 @@ import pytest
 from chart_data import drawn, names, records, valid, values
 from synthetic_table import AGES, GRID, RACES, planted_truth
 
-from plumbline.metrics.paired.factors import EFFECT_SCHEMA
+from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
 from plumbline.report import Reading
 from plumbline.report.chapters.effects import factor_effects
 from plumbline.report.chapters.mitigations import adjustment, adjustments

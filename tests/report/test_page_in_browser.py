@@ -19,7 +19,7 @@ from synthetic_table import GRID, synthetic_table
 
 from plumbline.catalog.schema import row_ids
 from plumbline.report import render
-from plumbline.report.payload import all_numbers
+from plumbline.report.page import all_numbers
 from plumbline.report.visible import visible
 from resources import served
 

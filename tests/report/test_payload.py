@@ -10,7 +10,7 @@ import pytest
 
 from documentation.chart_library import VERSION
 from plumbline.catalog.schema import IDENTIFYING
-from plumbline.report.payload import NUMBERS, all_numbers, columns, fewer, library
+from plumbline.report.page import NUMBERS, all_numbers, columns, fewer, library
 
 
 def read_back(data):

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestration.compared import print_changes
-from plumbline.provenance.diff.tables import DIFF_SCHEMA, FLIP_SCHEMA, judged
+from plumbline.provenance.diff import DIFF_SCHEMA, FLIP_SCHEMA, judged
 from plumbline.report import render
 from plumbline.report.changes import LONGEST, Changes
 from plumbline.report.html import render_changes

@@ -8,7 +8,7 @@ from chart_data import records, valid
 from read_back import section
 
 from plumbline.catalog.schema import metric_frame
-from plumbline.metrics.paired.factors import EFFECT_SCHEMA
+from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
 from plumbline.report import render
 from plumbline.report.chapters.utility import CHAPTER, harm_against_utility
 from plumbline.report.charts.chart import label

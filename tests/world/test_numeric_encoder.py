@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from benchmarks.calibration.worlds import PlantedEmbeddings, planted_embeddings
 from plumbline.errors import ConfigError
-from plumbline.world.numeric import PlantedEmbeddings, planted_embeddings
 
 GROUPS = ("first", "second", "third")
 

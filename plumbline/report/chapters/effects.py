@@ -46,7 +46,7 @@ def factor_effects(effects: pl.DataFrame, reading: Reading, dataset: str) -> Cha
     Parameters
     ----------
     effects : DataFrame
-        In `plumbline.metrics.paired.factors.EFFECT_SCHEMA`.
+        In `plumbline.metrics.paired.comparisons.EFFECT_SCHEMA`.
 
     Returns
     -------
