@@ -11,8 +11,14 @@ import polars as pl
 
 from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
-from plumbline.catalog.schema import SCORED_ATTRIBUTES
-from plumbline.language.tokens import not_english
+from plumbline.language.tokens import (
+    answer_shares,
+    complete_sets,
+    empty_answer,
+    leading_source,
+    not_english,
+    scored_shares,
+)
 from plumbline.provenance.code_versions import code_version
 from resources.quality import Quality
 from resources.workspace import Workspace
@@ -23,58 +29,29 @@ _READ_ROWS = 20_000
 
 
 def _complete_sets(workspace: Workspace, partition: str) -> pl.DataFrame:
-    """Return, of each subset, the share of sets with every group: others are left out of MaxToxicity."""
-    people = workspace.lake.read_table("pictured_people", partition=partition.partition("|")[2])
-    sets = people.filter(pl.col("set_id").is_not_null()).group_by("subset", "set_id")
-    complete = sets.agg((pl.col("group").n_unique() == pl.col("set_groups").first()).alias("complete"))
-    return complete.group_by("subset").agg(
-        pl.len().cast(pl.Int64).alias("sets"), pl.col("complete").mean().alias("share")
-    )
-
-
-def _shares(workspace: Workspace, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
-    by, committed = ["prompt", "instruction"], workspace.lake.require("generations", partition=partition)
-    every = 1 if most is None else max(1, committed.rows // most)
-    # By the key, so that every prompt keeps its share.
-    drawn = pl.col("row_key").str.slice(0, 8).str.to_integer(base=16) % every == 0
-    counted = (
-        workspace.lake.scan_table(committed)
-        .filter(drawn)
-        .group_by(by)
-        .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
-    )
-    return counted.sort(by).collect(engine="streaming")
+    return complete_sets(workspace.lake.read_table("pictured_people", partition=partition.partition("|")[2]))
 
 
 def _empty(workspace: Workspace, partition: str) -> pl.DataFrame:
-    """Return the share of answers without text that are no refusals."""
-    blank = (pl.col("text").str.strip_chars() == "") & pl.col("finish_reason").is_in(["stop", "length"])
-    return _shares(workspace, partition, blank)
+    return _of_answers(workspace, partition, empty_answer())
 
 
 def _foreign(workspace: Workspace, partition: str) -> pl.DataFrame:
-    """Return the share of answers that are seen to be in another language; of short lists that cannot be seen."""
-    return _shares(workspace, partition, not_english(pl.col("text")), most=_READ_ROWS)
+    return _of_answers(workspace, partition, not_english(pl.col("text")), most=_READ_ROWS)
+
+
+def _of_answers(workspace: Workspace, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
+    committed = workspace.lake.require("generations", partition=partition)
+    every = 1 if most is None else max(1, committed.rows // most)
+    return answer_shares(workspace.lake.scan_table(committed), share, every=every)
 
 
 def _one_source(workspace: Workspace, partition: str) -> pl.DataFrame:
-    """Return the share of answers from the source that gave most: an endpoint may change its model under way."""
-    sources = workspace.lake.require("generations", partition=partition).details["sources"]
-    most, total = max(sources, key=lambda name: sources[name], default="none"), sum(sources.values())
-    shares = {"source": [most], "answers": [total], "share": [sources.get(most, 0) / max(total, 1)]}
-    return pl.DataFrame(shares)
+    return leading_source(workspace.lake.require("generations", partition=partition).details["sources"])
 
 
 def _covered(workspace: Workspace, partition: str) -> pl.DataFrame:
-    """Return the share of answers that each scorer scored."""
-    scores = workspace.lake.scan_table(workspace.lake.require("toxicity_scores", partition=partition))
-    by = ["scorer", "attribute"]
-    counted = (
-        scores.filter(pl.col("attribute").is_in(SCORED_ATTRIBUTES))
-        .group_by(by)
-        .agg(pl.len().cast(pl.Int64).alias("answers"), pl.col("score").is_not_nan().mean().alias("share"))
-    )
-    return counted.sort(by).collect(engine="streaming")
+    return scored_shares(workspace.lake.scan_table(workspace.lake.require("toxicity_scores", partition=partition)))
 
 
 @dataclass(frozen=True)

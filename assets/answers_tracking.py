@@ -1,7 +1,5 @@
 """The last asset of a generative model: its MLflow runs, one as it is and one after each instruction."""
 
-import math
-import re
 from typing import Any
 
 import dagster as dg
@@ -17,16 +15,12 @@ from assets.results import OWNERS, materialised, report_link
 from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
-from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
-from plumbline.provenance.tracked_numbers import scorecard_numbers
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.provenance.tracked_numbers import headlines_of_answers, of_scorer, scorecard_numbers
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
 from resources.tracking import SHOWS_TAG, WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking
 from resources.workspace import Workspace
-
-# In a name of MLflow; labels of a user's dataset may hold anything.
-_NOT_ALLOWED = re.compile(r"[^\w\-./]")
-_NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
 
 
 @asset(
@@ -115,8 +109,8 @@ def _tracked(
             WEIGHTS_TAG: stored.version,
             **run_note(context, f"Generative model `{model}`", asset="tracked_answers", report=report_of(model)),
         },
-        headlines=scorecard_numbers(_of_scorer(rows, first)) if value is None else {},
-        metrics=headlines(rows, first_scorer=first),
+        headlines=scorecard_numbers(of_scorer(rows, first)) if value is None else {},
+        metrics=headlines_of_answers(rows, first_scorer=first),
         files=files,
     )
 
@@ -130,24 +124,3 @@ def _model(stored: StoredAnswers) -> TrackedModel:
         dataset_digest=digest_json(sorted(one.dataset for one in stored.slices.values())),
         parameters={"address": lvlm_address(entry)},
     )
-
-
-def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, float]:
-    """Return the finite headline numbers by a readable key, such as `max_toxicity/faces/race_gender/pretend/p90`."""
-    headline = {traits.name: traits.headline for traits in LANGUAGE_METRICS.values() if traits.headline}
-    rows = _of_scorer(frame, first_scorer).filter(
-        pl.col("definition") == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
-        pl.col("occupation").is_null(),
-        # What each group got is in the tables: hundreds of charts hold a browser for minutes.
-        pl.col("group").is_null(),
-    )
-    metrics: dict[str, float] = {}
-    for row in rows.iter_rows(named=True):
-        if row["value"] is not None and math.isfinite(row["value"]):
-            name = "/".join(str(row[part]) for part in _NAMED if row[part])
-            metrics[_NOT_ALLOWED.sub("_", name)] = row["value"]
-    return metrics
-
-
-def _of_scorer(frame: pl.DataFrame, scorer: str | None) -> pl.DataFrame:
-    return frame.filter(pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(scorer, pl.String)))

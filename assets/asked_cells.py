@@ -104,16 +104,16 @@ def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:
     CheckpointError
         If there is nothing stored at an address.
     """
-    told = {}
+    reasons_of = {}
     for dataset, model in workspace.audit.cells:
         entry = workspace.audit.encoders[model]
         if not entry.address.startswith(STORED):
             continue
         path = workspace.checkpoint_folder(entry.address)
         family = FAMILIES[stored_family(path, entry.embeddings or EmbeddingsSettings())]
-        asked = [*_asked_suites(workspace, dataset, model, family=family)]
+        wanted = [*_asked_suites(workspace, dataset, model, family=family)]
         answered = {suite.id for suite in cell_suites(workspace, dataset, model, family=family)}
-        lacking = [suite for suite in asked if suite.id not in answered]
+        lacking = [suite for suite in wanted if suite.id not in answered]
         audit = workspace.audit
         untried = [
             name
@@ -127,8 +127,8 @@ def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:
             else None,
         )
         if reasons:
-            told[dataset, model] = str(in_words(reasons))
-    return told
+            reasons_of[dataset, model] = str(in_words(reasons))
+    return reasons_of
 
 
 def cell_mitigations(

@@ -69,7 +69,7 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     }
     lake.write_table("audit_flips", diff.flips, details=details)
     committed = lake.write_table("audit_diff", diff.differences, details=details)
-    found = judged_of(workspace, diff.differences)
+    differences = judged_of(workspace, diff.differences)
     return materialised(
         committed,
         lake=lake,
@@ -78,8 +78,8 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
         causes=dg.MetadataValue.json(diff.causes),
         not_compared=dg.MetadataValue.json(diff.not_compared),
         flipped_images=diff.flips.height,
-        **{verdict.replace(" ", "_"): found.filter(verdict=verdict).height for verdict in VERDICTS},
-        regressions=dg.MetadataValue.md(markdown_table(found.filter(verdict=REGRESSED).select(_SHOWN))),
+        **{verdict.replace(" ", "_"): differences.filter(verdict=verdict).height for verdict in VERDICTS},
+        regressions=dg.MetadataValue.md(markdown_table(differences.filter(verdict=REGRESSED).select(_SHOWN))),
     )
 
 

@@ -85,7 +85,7 @@ class StoredCell:
         lake = workspace.lake
         with unrecorded():  # of the logits only what is used counts; see `read`
             logits = lake.require("probe_logits", partition=f"{dataset}|{model}")
-        found = cls(
+        cell = cls(
             workspace=workspace,
             dataset=dataset,
             model=model,
@@ -93,23 +93,23 @@ class StoredCell:
             extended=lake.require("extended_records", partition=dataset),
             logits=logits,
         )
-        if "engine" not in found.logits.details:
+        if "engine" not in cell.logits.details:
             raise StorageError(
                 "the logits of this cell were stored by an earlier version of Plumbline",
-                where=found.partition,
+                where=cell.partition,
                 hint="run `plumbline audit`",
             )
-        workspace.note("model_of_cell", dataset, model, value=found.about_model)
-        used = {name: getattr(found, name).details["records_sha256"] for name in ("logits", "extended")}
-        if set(used.values()) != {found.records.sha256}:
+        workspace.note("model_of_cell", dataset, model, value=cell.about_model)
+        used = {name: getattr(cell, name).details["records_sha256"] for name in ("logits", "extended")}
+        if set(used.values()) != {cell.records.sha256}:
             raise StorageError(
                 "logits, labels and records of this cell do not belong together",
-                where=found.partition,
+                where=cell.partition,
                 found=f"logits of {used['logits'][:12]}, labels of {used['extended'][:12]}",
-                expected=f"records {found.records.sha256[:12]}",
+                expected=f"records {cell.records.sha256[:12]}",
                 hint="run `plumbline audit`, or materialise the stale assets of this cell",
             )
-        return found
+        return cell
 
     @property
     def partition(self) -> str:
@@ -177,7 +177,7 @@ class StoredCell:
                         for name, settings in self.mitigations.items()
                     },
                 ],
-                **({"own_code": own} if (own := self._own_code) else {}),
+                **({"own_code": own_versions} if (own_versions := self._own_code) else {}),
                 "code": [self._versions, [JUDGING_VERSION, words_digest()] if self.mitigations else None],
             }
         )
@@ -185,8 +185,8 @@ class StoredCell:
     @property
     def _versions(self) -> dict[str, str]:
         """Return the versions of the families that read a suite of this cell; the others have no rows."""
-        asked = {suite.family for suite in self.suites}
-        return {name: FAMILY_VERSIONS[name] for name, family in FAMILIES.items() if asked & set(family.needs)}
+        families = {suite.family for suite in self.suites}
+        return {name: FAMILY_VERSIONS[name] for name, family in FAMILIES.items() if families & set(family.needs)}
 
     @property
     def _own_code(self) -> list[list[str]]:
@@ -210,21 +210,21 @@ class StoredCell:
         """
         lake = self.workspace.lake
         if suites is None:
-            asked = self.suites
+            chosen_suites = self.suites
         else:
             with unrecorded():  # who names suites has noted them
-                asked = tuple(suite for suite in self.suites if suite.id in suites)
+                chosen_suites = tuple(suite for suite in self.suites if suite.id in suites)
         responses = self.logits.details.get("responses", {})
-        for suite in asked:
+        for suite in chosen_suites:
             self.workspace.note("responses", self.dataset, self.model, suite.id, value=responses.get(suite.id))
-        chosen = {suite.id for suite in asked}
+        chosen = {suite.id for suite in chosen_suites}
         return build_cell(
             model=self.model,
             dataset=self.dataset,
             records=lake.read_table("extended_records", manifest=self.extended),
             arrays=lake.scan_arrays(self.logits),
             texts=self.logits.details["texts"],
-            suites=asked,
+            suites=chosen_suites,
             filters={suite: row_filter(name) for suite, name in self.filters.items() if suite in chosen},
             shared_space=Capability.EMBED_IMAGES in self.family.offers,
             scaled=self.family.logit == "scaled_cosine",

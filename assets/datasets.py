@@ -3,7 +3,6 @@
 from functools import partial
 
 import dagster as dg
-import numpy as np
 
 from assets.asked_cells import declaration_of
 from assets.gates import require_passed
@@ -14,7 +13,7 @@ from assets.recorded import asset, recorded
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.sources import dataset_versions, encoder_version
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets.extended import extend_records, label_error_table
+from plumbline.datasets.extended import extend_records, label_error_table, label_probabilities
 from plumbline.datasets.grouping import rows_without_group
 from plumbline.datasets.ingestion import dataset_digest, ingest
 from plumbline.datasets.registry import reader_for
@@ -159,7 +158,7 @@ def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, label
     declared = declaration_of(workspace, dataset)
     extended = extend_records(
         records,
-        _probabilities(images.array, texts.array, encoder.logit_scale),
+        label_probabilities(images.array, texts.array, logit_scale=encoder.logit_scale),
         classes=declared.base_attribute if declared.class_set else None,
     )
     error = label_error_table(extended)
@@ -183,12 +182,3 @@ def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, label
         **{"dagster/column_lineage": same_columns(records, "records")},
         **work,
     )
-
-
-def _probabilities(images: np.ndarray, texts: np.ndarray, logit_scale: float) -> np.ndarray:
-    """Return (n, 2) softmax probabilities of man and woman over scaled cosines, float64."""
-    images = images / np.linalg.norm(images, axis=1, keepdims=True)
-    texts = texts / np.linalg.norm(texts, axis=1, keepdims=True)
-    logits = logit_scale * (images @ texts.T).astype(np.float64)
-    exponent = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return exponent / exponent.sum(axis=1, keepdims=True)

@@ -53,7 +53,7 @@ def deliver(
     try:
         runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
         run, written = runs[first]
-        pages = {condition: tracking.run_page(found) for condition, (found, _) in runs.items()}
+        pages = {condition: tracking.run_page(sent_run) for condition, (sent_run, _) in runs.items()}
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
         note("delivered", value=False)

@@ -48,7 +48,7 @@ def text_embeddings(
     A cross-encoder (BridgeTower) has no text embeddings: its image-text pairs are scored in `probe_logits`. Nor have
     predictions that were made elsewhere, which are read there.
     """
-    lake, encoder, own = workspace.lake, encoders.get(context.partition_key), own_texts(workspace.own_suites)
+    lake, encoder, texts_of = workspace.lake, encoders.get(context.partition_key), own_texts(workspace.own_suites)
     family = FAMILIES[encoder.family]
     known = {
         "family": family.name,
@@ -59,15 +59,19 @@ def text_embeddings(
     # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
     embedded: dict[str, Embedded] = {}
     if isinstance(encoder, StoredEmbeddings):
-        own = {name: there for name, texts in own.items() if (there := encoder.known(texts))}
+        texts_of = {name: there for name, texts in texts_of.items() if (there := encoder.known(texts))}
     if family.logit not in WITHOUT_VECTORS:
-        embedded = {name: embed_texts(cast(DualEncoder, encoder), own[name], workspace.shards) for name in own}
+        embedded = {
+            name: embed_texts(cast(DualEncoder, encoder), texts_of[name], workspace.shards) for name in texts_of
+        }
     array = np.concatenate([each.array for each in embedded.values()]) if embedded else np.zeros((0, 0), np.float32)
     work = CacheStats.together([each.work for each in embedded.values()]).counters() | {"images_or_texts": len(array)}
     details = {
-        "texts": [text for texts in own.values() for text in texts],
+        "texts": [text for texts in texts_of.values() for text in texts],
         # By suite, in the order of the texts: how many they are, and the digest of their embeddings.
-        "embedded": {name: [len(own[name]), digest_bytes(each.array.tobytes())] for name, each in embedded.items()},
+        "embedded": {
+            name: [len(texts_of[name]), digest_bytes(each.array.tobytes())] for name, each in embedded.items()
+        },
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
         "engine": workspace.declared_engine,
@@ -107,9 +111,9 @@ class StoredPrompts:
             If there is none.
         """
         with unrecorded():
-            found = cls(workspace, workspace.lake.require("text_embeddings", partition=encoder))
-        workspace.note("model_of_prompts", encoder, value=found.about_model)
-        return found
+            prompts = cls(workspace, workspace.lake.require("text_embeddings", partition=encoder))
+        workspace.note("model_of_prompts", encoder, value=prompts.about_model)
+        return prompts
 
     @property
     def about_model(self) -> list[object]:

@@ -95,14 +95,14 @@ def checks_not_passed(workspace: Workspace, dataset: str, *, of: tuple[str, ...]
 
 def answers_not_checked(workspace: Workspace, partition: str) -> list[CheckNotPassed]:
     """Return the checks of answers whose verdicts are not about what there is now; what they found blocks nothing."""
-    found = []
+    unchecked = []
     with unrecorded():
         for check in ANSWER_CHECK_NAMES:
             verdict = _verdict(workspace, ANSWER_CHECKS_TABLE, f"{partition}|{check}")
             committed = workspace.lake.committed(check.partition(".")[0], partition=partition)
             why = _why_not(verdict, committed, JUDGING_ANSWERS)
-            found += [CheckNotPassed(check, why)] if why and why != _FAILED else []
-    return found
+            unchecked += [CheckNotPassed(check, why)] if why and why != _FAILED else []
+    return unchecked
 
 
 def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:

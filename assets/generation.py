@@ -14,18 +14,17 @@ from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from assets.slices import AskedSlice, asked_for, asked_slice
 from plumbline.catalog.prompts import prompts_hash
-from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA
-from plumbline.errors import CheckpointError, StorageError
-from plumbline.generators.backend import Asked, Backend, Decoding
+from plumbline.catalog.schema import SCORE_SCHEMA
+from plumbline.errors import CheckpointError
+from plumbline.generators.backend import Backend, Decoding
 from plumbline.generators.design import asked_rows
-from plumbline.generators.generation import GenerationStore, generate
+from plumbline.generators.generation import GenerationStore, answer_table, generate
 from plumbline.generators.stored_answers import StoredAnswers
 from plumbline.scorers.scoring import join_scores, score_texts
 from plumbline.storage import Committed
 from resources.lvlms import LvlmPool, scorer_version
 from resources.workspace import Workspace
 
-_ASKED = ("row_key", "image_id", "prompt", "instruction", "seed")
 _ROW_GROUP_ROWS = 10_000
 """Of tables that are streamed: Polars reads a fixed number of groups ahead, whatever their size."""
 _SHOWN = ("prompt", "instruction", "seed", "text", "finish_reason", "new_tokens")
@@ -76,7 +75,7 @@ def generations(
         )
     seconds = time.perf_counter() - start
     _require_version(workspace, model, version)
-    frame = _described(questions, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
+    frame = answer_table(questions, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
     work = {"generated": answered.generated, "found": answered.reused, **missing}
     details = {
         "version": version,
@@ -137,30 +136,6 @@ def _rate(workspace: Workspace, partition: str, frame: pl.DataFrame, generated: 
         return tokens / seconds
     earlier = workspace.lake.committed("generations", partition=partition)
     return None if earlier is None else earlier.details.get("tokens_per_second")
-
-
-def _described(
-    asked: list[Asked], rows: pl.DataFrame, answered: pl.DataFrame, *, model: str, dataset: str
-) -> pl.DataFrame:
-    """Return the answers with what was asked, in the order asked."""
-    questions = pl.DataFrame(
-        {
-            "row_key": [one.key for one in asked],
-            "image_id": [one.subject.image_id for one in asked],
-            **{name: [getattr(one.question, name) for one in asked] for name in ("prompt", "instruction", "seed")},
-        },
-        schema={name: GENERATION_SCHEMA[name] for name in _ASKED},
-    )
-    joined = questions.join(answered, on="row_key", how="inner", maintain_order="left")
-    if joined.height != len(asked):
-        raise StorageError("not every question has an answer", found=f"{joined.height} rows", expected=f"{len(asked)}")
-    people = rows.select("image_id", "subset", "set_id").unique("image_id")
-    joined = joined.join(people, on="image_id", how="left", maintain_order="left")
-    return (
-        joined.with_columns(pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"))
-        .select(list(GENERATION_SCHEMA))
-        .cast(pl.Schema(GENERATION_SCHEMA))
-    )
 
 
 @asset(deps=["generations", "answer_words"], **_SPEC)

@@ -57,8 +57,8 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         rows, tables = pl.DataFrame(schema=polars_schema()), {}
         settings = language_settings(workspace)
         if "base_llm" not in family.needs or stored.base_llm is not None:
-            found = family.compute(stored.cell(), settings=settings)
-            rows, tables = found.rows, dict(found.tables)
+            result = family.compute(stored.cell(), settings=settings)
+            rows, tables = result.rows, dict(result.tables)
         seconds = time.perf_counter() - start
         for name, schema in family.tables.items():
             table = tables.get(name, pl.DataFrame(schema=schema))

@@ -180,10 +180,10 @@ def answer_chain(workspace: Workspace, row: Mapping[str, Any], family: Committed
 
 def _of_model(stored: StoredAnswers, row: Mapping[str, Any], *, scorer: str | None) -> Iterator[Link]:
     workspace, datasets = stored.workspace, set()
-    for name, asked in stored.slices.items():
-        if row["dataset"] not in (asked.dataset, None):
+    for name, asked_slice in stored.slices.items():
+        if row["dataset"] not in (asked_slice.dataset, None):
             continue
-        datasets.add(asked.dataset)
+        datasets.add(asked_slice.dataset)
         if scorer is not None:
             yield stored_link(workspace, 2, "scores of the answers", stored.scores[name])
             yield _scorer(workspace, scorer, stored.scores[name])

@@ -33,8 +33,8 @@ def mitigation_files(stored: StoredCell, condition: str) -> MitigationFiles:
         return MitigationFiles({"parameters.safetensors": arrays_bytes(fits.parameters)}, curves)
     files = {f"parameters_{what}.safetensors": arrays_bytes(fit.parameters()) for what, fit in fits.items()}
     ablated = stored.workspace.lake.read_table("adjustment_ablation", partition=stored.partition)
-    if (own := ablated.filter(pl.col("condition") == condition)).height:
-        files["ablation.csv"] = csv_bytes(own)
+    if (of_condition := ablated.filter(pl.col("condition") == condition)).height:
+        files["ablation.csv"] = csv_bytes(of_condition)
     # One curve an adjustment of one suite: the mean over its probes and trials.
     curves = {f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1))) for what, fit in fits.items()}
     return MitigationFiles(files, curves)

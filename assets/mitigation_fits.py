@@ -58,8 +58,8 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
         features={name: arrays[f"{name}/features"] for name in fits},
         absent=committed.details["absent"],
         retrieval={
-            pairs: _retrieval(below(f"{_RETRIEVAL}{pairs}/", arrays), **told)
-            for pairs, told in committed.details.get("retrieval", {}).items()
+            pairs: _retrieval(below(f"{_RETRIEVAL}{pairs}/", arrays), **scores)
+            for pairs, scores in committed.details.get("retrieval", {}).items()
         },
     )
 

@@ -56,7 +56,9 @@ def _failure(attempt: Callable[[], None]) -> PlumblineError | None:
 
 def own_questions(workspace: Workspace) -> tuple[str, ...]:
     """Return the ids of the questions of the scorecard that metrics of the audit file's own answer."""
-    asked = {name: workspace.audit.metrics[name].question for name in workspace.audit.metrics}
+    question_of = {name: workspace.audit.metrics[name].question for name in workspace.audit.metrics}
     return tuple(
-        own_question(name, each.suite, each.event, each.attribute, each.topic) for name, each in asked.items() if each
+        own_question(name, each.suite, each.event, each.attribute, each.topic)
+        for name, each in question_of.items()
+        if each
     )

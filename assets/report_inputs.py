@@ -83,21 +83,21 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
 
 def _suites(workspace: Workspace, table: Committed, encoders: list[str]) -> tuple[Suite, ...]:
     """Return the suites that the cells of the table were asked, those of text spaces and labels included, each once."""
-    lake, found = workspace.lake, {}
+    lake, suites = workspace.lake, {}
     for dataset, model, _ in table.details["current"]:
         # A table may be of an audit file that has changed since.
         if (dataset, model) not in workspace.audit.cells:
             continue
         family = FAMILIES[lake.require("text_embeddings", partition=model).details["family"]]
-        found |= {suite.hash: suite for suite in cell_suites(workspace, dataset, model, family=family)}
+        suites |= {suite.hash: suite for suite in cell_suites(workspace, dataset, model, family=family)}
         extended = lake.committed("extended_records", partition=dataset)
         if extended and extended.details.get("labeller_sha256"):
             labels = load_suite("gender_labels")
-            found[labels.hash] = labels
+            suites[labels.hash] = labels
     if any(geometry.words.height for geometry in stored_geometry(workspace, encoders)):
         perception = load_suite("perception")
-        found[perception.hash] = perception
-    return tuple(sorted(found.values(), key=lambda suite: (suite.id, suite.attribute or "", suite.hash)))
+        suites[perception.hash] = perception
+    return tuple(sorted(suites.values(), key=lambda suite: (suite.id, suite.attribute or "", suite.hash)))
 
 
 def _not_tried(workspace: Workspace, table: Committed) -> list[dict[str, str]]:
@@ -218,10 +218,10 @@ def _decoding(details: dict) -> str:
     sent = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
     not_sent = [name for name in details["decoding"] if name not in details["sent"]]
     seeded = ", the seed" if "seed" in details["sent"] else ""
-    own = details.get("own_decoding", {})
+    own_values = details.get("own_decoding", {})
     other = [
         f"{name} {value}"
-        for name, value in own.items()
+        for name, value in own_values.items()
         if name != "do_sample" and details["decoding"].get(name) != value
     ]
     return (

@@ -69,7 +69,7 @@ def scorecard(
     run = _tracked(context, workspace, committed.details["audit_id"], card, charts)
     sent = deliver(context, workspace, tracking, {_AUDIT: run}, first=_AUDIT)
     shown = keep_charts(workspace, charts, asset="scorecard")
-    asked = ("kind", "question", "title", "unit", "state", "row", "chapter")
+    computed_columns = ("kind", "question", "title", "unit", "state", "row", "chapter")
     return materialised(
         written,
         lake=lake,
@@ -83,7 +83,7 @@ def scorecard(
             for kind in card["kind"].unique(maintain_order=True)
         },
         **sent.state,
-        **{"dagster/column_lineage": same_columns(card.drop(asked), "metric_table")},
+        **{"dagster/column_lineage": same_columns(card.drop(computed_columns), "metric_table")},
     )
 
 

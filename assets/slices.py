@@ -13,10 +13,9 @@ from assets.partitions import SLICES
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.entries import GenerateEntry
-from plumbline.config.parts import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.generators.design import chosen, pictured, slices
+from plumbline.generators.design import chosen, pictured, require_images, require_names, slices
 from plumbline.provenance.code_versions import code_version
 from resources.workspace import Workspace
 
@@ -85,7 +84,7 @@ def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] =
             continue
         cut = dataset_slices(workspace, dataset)
         for entry in entries:
-            _require_images(entry, dataset, cut)
+            require_images(entry, dataset, cut)
             people.setdefault(entry, []).extend(cut.values())
         for slice_id, rows in cut.items():
             asking = tuple(entry for entry in entries if chosen(rows, entry).height)
@@ -93,34 +92,8 @@ def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] =
                 slices[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
     for entry, frames in people.items():
         if not set(without).intersection(entry.datasets):
-            _require_names(entry, pl.concat(frames))
+            require_names(entry, pl.concat(frames))
     return slices
-
-
-def _require_names(entry: GenerateEntry, people: pl.DataFrame) -> None:
-    """Refuse a name that is in none of the entry's datasets: beside a good one it would go unnoticed."""
-    for column, wanted in (("subset", entry.subsets), ("occupation", entry.occupations)):
-        known = people[column].drop_nulls().unique().sort().to_list()
-        for name in wanted if isinstance(wanted, tuple) else ():
-            if name not in known:
-                raise ConfigError(
-                    f"an entry of `generate` names a value of `{column}` that none of its datasets has",
-                    found=name,
-                    expected=f"one of {', '.join(known)}{suggestion(name, known)}",
-                )
-
-
-def _require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFrame]) -> None:
-    if any(chosen(rows, entry).height for rows in cut.values()):
-        return
-    people = pl.concat(cut.values()) if cut else pl.DataFrame(schema={"subset": pl.String, "occupation": pl.String})
-    occupations = people["occupation"].drop_nulls().unique().sort().to_list()
-    raise ConfigError(
-        f"an entry of `generate` asks about no image of `{dataset}`",
-        found=f"subsets {entry.subsets}, occupations {entry.occupations or 'all'}",
-        expected=f"subsets {', '.join(people['subset'].unique().sort())}"
-        + (f"; occupations such as {', '.join(occupations[:5])}" if occupations else ""),
-    )
 
 
 def asked_slice(workspace: Workspace, model: str, slice_id: str) -> AskedSlice:

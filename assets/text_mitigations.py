@@ -189,9 +189,9 @@ class _Bench:
 
     def _file(self, path: str) -> Path:
         """Return where a file of given parameters is; its content counts."""
-        found = self.stored.workspace.user_file(path)
-        self.stored.workspace.note("user_file", path, value=digest_file(found))
-        return found
+        given = self.stored.workspace.user_file(path)
+        self.stored.workspace.note("user_file", path, value=digest_file(given))
+        return given
 
     def _rows(self, attribute: str, dataset: str | None = None, *, labelled: bool = True) -> TrainingRows:
         """Return the training rows of the dataset that is judged, or of another that the same encoder has embedded."""

@@ -62,9 +62,9 @@ def audit_command(
     start, workspace = time.monotonic(), workspace_of(config)
     from plumbline.commands.audit_files import AskedByOptions
 
-    asked = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
-    if asked is not None:
-        workspace = workspace_of(asked.write(workspace.home / "audit.yaml"))
+    options = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
+    if options is not None:
+        workspace = workspace_of(options.write(workspace.home / "audit.yaml"))
     audited = workspace.audit
     console.print(f"[bold]{safe(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
     from assets.plans import recorded

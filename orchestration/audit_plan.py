@@ -218,8 +218,8 @@ class AuditPlan:
 
     def found_anew(self, results: Iterable[tuple[str, str]]) -> None:
         """Take note of assets or sources, each with its partition, that were made or found anew."""
-        if found := set(results) - self.anew:
-            self.anew |= found
+        if fresh := set(results) - self.anew:
+            self.anew |= fresh
             if self._keeps:
                 write_untold(self._workspace.lake, self.anew)
 

@@ -201,19 +201,19 @@ class AuditRun:
         ConfigError
             If more is asked than the audit file's limit allows: before anything is generated or embedded.
         """
-        workspace, asked = self._workspace, {}
+        workspace, slices_of = self._workspace, {}
         for model in workspace.audit.asked_models:
             try:
-                asked[model] = list(asked_slices(workspace, model))
+                slices_of[model] = list(asked_slices(workspace, model))
             except PlumblineError as error:
                 self._failed(f"slices of {model}", str(error))
-        if not asked:
+        if not slices_of:
             return
-        names = dict.fromkeys(name for listed in asked.values() for name in listed)
+        names = dict.fromkeys(name for listed in slices_of.values() for name in listed)
         register_slices(self._instance, names)
-        plan = plan_generation(workspace, list(asked))
+        plan = plan_generation(workspace, list(slices_of))
         plan.require(workspace.audit.generation.limit)
-        if any(self._plan.out_of_date("answers", f"{m}|{name}") for m, listed in asked.items() for name in listed):
+        if any(self._plan.out_of_date("answers", f"{m}|{name}") for m, listed in slices_of.items() for name in listed):
             self._console.print(f"to generate: {plan.summary}", highlight=False)
 
     def _answered(self, models: Sequence[str | None]) -> list[str | None]:

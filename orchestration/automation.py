@@ -37,13 +37,13 @@ def automated(workspace: Workspace, *assets: dg.AssetsDefinition) -> list[dg.Ass
 
 def _stale(workspace: Workspace, *more: dg.AutomationCondition) -> dg.AutomationCondition:
     """Return `eager()`, looking only at what the audit file asks for: updated or new since it was last made."""
-    made = _C.newly_updated() & ~_C.executed_with_root_target()
-    trigger = _C.newly_missing() | _C.any_deps_match((made | _C.will_be_requested()) & AskedFor(workspace))
+    newly_made = _C.newly_updated() & ~_C.executed_with_root_target()
+    trigger = _C.newly_missing() | _C.any_deps_match((newly_made | _C.will_be_requested()) & AskedFor(workspace))
     for condition in more:
         trigger = trigger | condition
     # What was triggered and is up to date all the same, since nothing that it reads has changed, waits for more.
-    asked = AskedFor(workspace) & trigger.since_last_handled() & OutOfDate(workspace)
-    return asked & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace)
+    triggered = AskedFor(workspace) & trigger.since_last_handled() & OutOfDate(workspace)
+    return triggered & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace)
 
 
 def _ready(workspace: Workspace) -> dg.AutomationCondition:

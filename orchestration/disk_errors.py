@@ -64,8 +64,8 @@ def disk_errors_named(workspace: Workspace) -> Iterator[None]:
 def _named(error: BaseException, home: Path) -> StorageError | None:
     """Return what a chain of errors says of the home, or None where it speaks of something else."""
     for one in _chain(error):
-        if told := _told(one, home):
-            what, hint = told
+        if disk_error := _told(one, home):
+            what, hint = disk_error
             name = getattr(one, "sqlite_errorname", None)
             where = (getattr(one, "filename", None) or home) if name is None else home / "dagster"
             return StorageError(what, where=where, found=one if name is None else f"{one} ({name})", hint=hint)

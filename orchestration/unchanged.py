@@ -56,7 +56,7 @@ def report_unchanged(
         if build is None:
             continue
         inputs = _inputs(known, graph, key, partition)
-        if inputs.items() <= known.told(key, partition).items():
+        if inputs.items() <= known.last_tags(key, partition).items():
             continue
         tags = {
             DATA_VERSION_TAG: build.data_version,
@@ -87,11 +87,11 @@ class _Known:
             self._records[key, partition] = record
         return self._records[key, partition]
 
-    def told(self, key: dg.AssetKey, partition: str | None) -> Mapping[str, str]:
+    def last_tags(self, key: dg.AssetKey, partition: str | None) -> Mapping[str, str]:
         """Return the tags of what Dagster was last told of a result."""
         record = self.record(key, partition)
-        told = None if record is None else record.event_log_entry.asset_materialization
-        return {} if told is None else told.tags or {}
+        materialization = None if record is None else record.event_log_entry.asset_materialization
+        return {} if materialization is None else materialization.tags or {}
 
     def forget(self, key: dg.AssetKey, partition: str | None) -> None:
         """Ask again for something of which Dagster was told anew."""

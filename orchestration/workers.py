@@ -264,10 +264,10 @@ class Workers:
 
 def _gone(exitcode: int | None) -> str:
     name = signal.Signals(-exitcode).name if exitcode is not None and exitcode < 0 else f"exit status {exitcode}"
-    said = f"its process was gone before it was done, {_TRIES} times ({name}). What is finished is kept"
+    message = f"its process was gone before it was done, {_TRIES} times ({name}). What is finished is kept"
     if exitcode == -signal.SIGKILL:
-        said += ". It is what the system does when memory runs out: ask for fewer `devices` in the audit file"
-    return said
+        message += ". It is what the system does when memory runs out: ask for fewer `devices` in the audit file"
+    return message
 
 
 @contextmanager

@@ -195,15 +195,15 @@ class _Snapshot:
     @property
     def pickled(self) -> str:
         """Return the weights to convert."""
-        found = self.library.pickled_in(self.names)
-        if not found:
+        convertible = self.library.pickled_in(self.names)
+        if not convertible:
             raise CheckpointError(
                 f"the repository of `{self.id}` has no safetensors weights, and none that can be converted",
                 where=self.repository,
                 found=", ".join(self.names) or "no file",
                 expected=f"{' or '.join(self.library.weights)}; or one file {' or '.join(self.library.pickled)}",
             )
-        return found[0]
+        return convertible[0]
 
     def download(self, hub: Any, folder: Path, patterns: list[str]) -> None:
         with asking_the_hub(CheckpointError, self.id, f"{self.repository}@{self.commit}"):
@@ -258,13 +258,13 @@ def fetch_checkpoint(
         if whole and snapshot.library.weights_in(path.name for path in folder.iterdir()):
             wanted.require_usable(folder)
             return folder
-        with built_aside(folder, snapshot.commit) as made:
+        with built_aside(folder, snapshot.commit) as built:
             if whole:
                 # For an encoder of the other library: both then load from this folder.
-                shutil.copytree(folder, made, dirs_exist_ok=True)
-            converted = _fill(made, snapshot, source.config, hub)
-            known = wanted.require_usable(made)
-            _write_note(made, snapshot, known, converted)
+                shutil.copytree(folder, built, dirs_exist_ok=True)
+            converted = _fill(built, snapshot, source.config, hub)
+            known = wanted.require_usable(built)
+            _write_note(built, snapshot, known, converted)
     return folder
 
 

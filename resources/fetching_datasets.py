@@ -60,16 +60,16 @@ def fetch_dataset(workspace: Workspace, dataset: str, *, hub: Any = None) -> Pat
     same = known.hub is not None and known.hub.repository == address.repository
     patterns = list(known.hub.patterns if same else _TABLES_AND_PICTURES)
     licence = known.licence if same else "see the dataset's page"
-    with writing(DatasetError, dataset, folder), built_aside(folder, address.revision) as made:
+    with writing(DatasetError, dataset, folder), built_aside(folder, address.revision) as built:
         with asking_the_hub(DatasetError, dataset, f"{address.repository}@{address.revision}"):
             hub.snapshot_download(
                 address.repository,
                 repo_type="dataset",
                 revision=address.revision,
-                local_dir=made,
+                local_dir=built,
                 allow_patterns=patterns,
             )
-        _write_note(address, made, beside=folder, licence=licence)
+        _write_note(address, built, beside=folder, licence=licence)
     return folder
 
 

@@ -194,11 +194,11 @@ class Tracking:
         client, experiment = self.client(), self.experiment()
         of_cell = f"tags.`{CELL_TAG}` = '{cell.cell}'"
         whole = []
-        for found in client.search_runs([experiment], of_cell):
-            if found.info.status == "FINISHED" and found.data.tags.get(FORM_TAG) == _FORM:
-                whole.append(found.info.run_id)
+        for earlier in client.search_runs([experiment], of_cell):
+            if earlier.info.status == "FINISHED" and earlier.data.tags.get(FORM_TAG) == _FORM:
+                whole.append(earlier.info.run_id)
             else:  # of an earlier form, or half written by what was killed or by a store that went away
-                client.delete_run(found.info.run_id)
+                client.delete_run(earlier.info.run_id)
         if whole:
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
                 client.set_tag(whole[0], name, cell.tags[name])
@@ -216,14 +216,14 @@ class Tracking:
         if key not in self._models:
             named = f"name = '{model.name}' AND tags.`{WEIGHTS_TAG}` = '{model.weights}'"
             first = partial(client.search_logged_models, [experiment], named, max_results=1, order_by=[_OLDEST_FIRST])
-            if not (found := first()):
+            if not (models := first()):
                 tags = {WEIGHTS_TAG: model.weights, "mlflow.model.is_external": "true"}
-                made = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
-                client.finalize_logged_model(made.model_id, "READY")
-                found = first()
-                if found[0].model_id != made.model_id:  # another process was quicker
-                    client.delete_logged_model(made.model_id)
-            self._models[key] = str(found[0].model_id)
+                created = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
+                client.finalize_logged_model(created.model_id, "READY")
+                models = first()
+                if models[0].model_id != created.model_id:  # another process was quicker
+                    client.delete_logged_model(created.model_id)
+            self._models[key] = str(models[0].model_id)
         return self._models[key]
 
     @staticmethod
@@ -294,10 +294,10 @@ def _views() -> dict[str, str]:
     """
     from plumbline.report.scorecard import QUESTIONS
 
-    asked = [question.title for question in QUESTIONS]
+    titles = [question.title for question in QUESTIONS]
     of_encoders = [question.title for question in QUESTIONS if question.kind == "encoder"]
     checkpoints = _view(
-        "Checkpoints", asked, "dataset", sort=f"metrics.`{asked[0]}`", runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'"
+        "Checkpoints", titles, "dataset", sort=f"metrics.`{titles[0]}`", runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'"
     )
     mitigations = _view(
         "Mitigations", [f"{ON_JUDGED}/{title}" for title in of_encoders], "condition", sort="tags.`mlflow.runName`",

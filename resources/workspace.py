@@ -328,8 +328,10 @@ class Workspace:
         entry, general = self.lvlm_entry(model), self.audit.generation.decoding
         if entry.address is None:
             return {}
-        own, said = own_decoding(self.checkpoint_folder(entry.address)), {*general.said, *entry.decoding.said}
-        return {key: kind(own[key]) for key, (kind, _) in DRAWN_AS.items() if key in own and key not in said}
+        own_values, stated = own_decoding(self.checkpoint_folder(entry.address)), {*general.said, *entry.decoding.said}
+        return {
+            key: kind(own_values[key]) for key, (kind, _) in DRAWN_AS.items() if key in own_values and key not in stated
+        }
 
     def image_tokens(self, model: str) -> int | None:
         """Return how many tokens an image is to a generative model; None where nobody says it."""

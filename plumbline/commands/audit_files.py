@@ -89,21 +89,21 @@ class Table:
 
     def _there(self, column: str, start: Path) -> bool:
         values = [value for value in self.frame[column].head(_LOOKED_AT) if value.strip()]
-        found = sum(Path(value).suffix.lower() in _SUFFIXES and (start / value).is_file() for value in values)
-        return found > len(values) / 2
+        images = sum(Path(value).suffix.lower() in _SUFFIXES and (start / value).is_file() for value in values)
+        return images > len(values) / 2
 
     def guessed(self, *, besides: str | None) -> dict[str, str]:
         """Return attribute -> column of those that hold groups of people, by their names and values."""
         rows = self.frame.height
-        found: dict[str, str] = {}
+        column_of: dict[str, str] = {}
         for column in self.columns:
             attribute = attribute_of(column)
             values = self.frame[column].filter(self.frame[column].str.strip_chars() != "")
             groups = values.n_unique()
             few = 2 <= groups <= min(_MOST_GROUPS, max(2, rows // _FEWEST_ROWS_A_GROUP))
-            if column != besides and attribute not in found and (few or (attribute == "age" and groups > 1)):
-                found[attribute] = column
-        return found
+            if column != besides and attribute not in column_of and (few or (attribute == "age" and groups > 1)):
+                column_of[attribute] = column
+        return column_of
 
     def values(self, column: str) -> list[tuple[str, int]]:
         """Return value -> rows, the most frequent first."""
@@ -178,8 +178,8 @@ class AskedByOptions:
         config: Path | None,
     ) -> AskedByOptions | None:
         """Return what is asked; None where no option is given; refuses options beside an audit file."""
-        asked = cls(models or (), images, labels, mapped or (), datasets or (), suites or ())
-        named = [f"--{name}" for name, value in vars(asked).items() if value]
+        options = cls(models or (), images, labels, mapped or (), datasets or (), suites or ())
+        named = [f"--{name}" for name, value in vars(options).items() if value]
         if not named:
             return None
         if config is not None:
@@ -188,7 +188,7 @@ class AskedByOptions:
                 found=f"--config {config} beside {', '.join(named)}",
                 expected="either `--config FILE`, or `--model`, `--images` and their like",
             )
-        return asked
+        return options
 
     def write(self, path: Path) -> Path:
         """Write the audit file that the options stand for, and return its path."""
@@ -342,10 +342,10 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
         )
     lines = ["# Written by `plumbline init`: look it over, then run `plumbline check`.", "datasets:"]
     lines += [f"  {slug(root.name)}:", *("    " + line for line in _dataset(root, table))]
-    found = [address_of(model) for model in models] or [f"local-dir:{path}" for path in checkpoints_in(root)]
-    if found:
+    addresses = [address_of(model) for model in models] or [f"local-dir:{path}" for path in checkpoints_in(root)]
+    if addresses:
         lines += ["encoders:"]
-        lines += [f"  {slug(Path(each).name)}: {{address: {json.dumps(each)}}}" for each in found]
+        lines += [f"  {slug(Path(each).name)}: {{address: {json.dumps(each)}}}" for each in addresses]
     else:
         lines += ["encoders:", '  mine: {address: "local-dir:FILL-IN"}   # a checkpoint, or hf-hub:ORG/NAME@COMMIT']
     lines += ["audit:", "  - {}   # every encoder on every dataset, with all suites that apply; or {suites: [crime]}"]
@@ -384,12 +384,12 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
 
 def _without_table(root: Path) -> list[str]:
     folders = sorted({path.parent for path in images_in(root)})
-    said = (
+    comment = (
         "# There is no table: without one nobody can be compared. Write a CSV with a row an image, then run this again."
     )
     reader = "neutral" if folders == [root] else "image_folder"
     what = "portraits without labels" if reader == "neutral" else "a folder a class of things"
-    return [said, f"reader: {reader}   # {what}", f"root: {_quoted(str(root))}"]
+    return [comment, f"reader: {reader}   # {what}", f"root: {_quoted(str(root))}"]
 
 
 def _counted(table: Table, column: str) -> str:

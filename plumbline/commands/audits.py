@@ -71,8 +71,8 @@ def audit_command(
     from plumbline.notebook.files import audit_in_memory
 
     started, home = time.monotonic(), default_home()
-    asked = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
-    path = _audit_path(config) if asked is None else asked.write(home / "audit.yaml")
+    options = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
+    path = _audit_path(config) if options is None else options.write(home / "audit.yaml")
     audit = read_audit(path)
     require_undoomed(doomed_datasets(audit, audit.used_datasets, home=home), audit, path)
     with console.status("reading") as status:

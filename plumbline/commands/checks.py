@@ -91,14 +91,14 @@ def require_undoomed(doomed: Mapping[str, list[str]], audit: Audit, path: Path) 
     """
     if not doomed:
         return
-    said = [f"{dataset}: {reason}" for dataset, reasons in doomed.items() for reason in reasons]
+    refusals = [f"{dataset}: {reason}" for dataset, reasons in doomed.items() for reason in reasons]
     if audit.strict or not set(audit.audited_datasets) - set(doomed):
         raise ConfigError(
-            "this audit is bound to fail: nothing was embedded\n" + "\n".join(f"  - {one}" for one in said),
+            "this audit is bound to fail: nothing was embedded\n" + "\n".join(f"  - {one}" for one in refusals),
             where=path,
             hint="`plumbline check` tells more",
         )
-    for one in said:
+    for one in refusals:
         say(f"will be refused: {one}", style="red")
 
 
@@ -182,15 +182,15 @@ def _print_models(wrong: Mapping[str, str]) -> int:
     return sum(map(bool, wrong.values()))
 
 
-def print_detectable(found: Iterable[PlannedPower], rate: float) -> None:
+def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
     """Print which differences between groups the audit can find, at an assumed share of images in an event."""
-    found = list(found)
-    if not found:
+    planned = list(planned)
+    if not planned:
         return
     table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
     for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
         table.add_column(name, justify="left" if "|" in name else "right")
-    for one in found:
+    for one in planned:
         table.add_row(
             safe(f"{one.dataset} | {one.attribute}"),
             f"{len(one.sizes):,}",
@@ -202,6 +202,6 @@ def print_detectable(found: Iterable[PlannedPower], rate: float) -> None:
     console.print(table)
     say(
         f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
-        f"at p = {found[0].level:.2g}, which the correction of {found[0].tests:,} tests requires of a lone difference. "
-        "Images are counted as independent."
+        f"at p = {planned[0].level:.2g}, which the correction of {planned[0].tests:,} tests requires of a lone "
+        "difference. Images are counted as independent."
     )

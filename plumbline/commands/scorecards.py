@@ -50,8 +50,10 @@ def _print_models(card: pl.DataFrame) -> None:
         for title in shown:
             table.add_column(title, overflow="fold", max_width=_COLUMN - 2)
         for model in models:
-            asked = [cells[model, title] for title in shown]
-            texts = [f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}\n  {interval_text(cell)}" for cell in asked]
-            datasets = dict.fromkeys(cell["dataset"] for cell in asked if cell["dataset"])
+            of_model = [cells[model, title] for title in shown]
+            texts = [
+                f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}\n  {interval_text(cell)}" for cell in of_model
+            ]
+            datasets = dict.fromkeys(cell["dataset"] for cell in of_model if cell["dataset"])
             table.add_row(f"{safe(model)}\n{safe(', '.join(datasets))}", *(Text(text.rstrip()) for text in texts))
         console.print(table)

@@ -90,22 +90,22 @@ def _trained_on(suite: Suite) -> list[str]:
 
 def _print_lengths(suite: Suite, *, config: Path | None, encoders: Sequence[str] | None) -> bool:
     """Print how long the prompts are to each encoder, and return whether one would refuse them."""
-    found_of = [*_lengths(_audit_of(config), encoders, suite)]
-    if not found_of:
+    lengths_of = [*_lengths(_audit_of(config), encoders, suite)]
+    if not lengths_of:
         return False
     table = Table(title="Tokens", title_justify="left", box=SIMPLE_HEAD)
     for name in ("encoder", "longest", "limit", ""):
         table.add_column(name)
     refused, lost = False, []
-    for name, found in found_of:
-        if isinstance(found, str):
-            table.add_row(safe(name), "", "", safe(found))
+    for name, lengths in lengths_of:
+        if isinstance(lengths, str):
+            table.add_row(safe(name), "", "", safe(lengths))
             continue
-        refused |= bool(found.too_long) and not found.cuts
-        words = "would be cut" if found.cuts else "would be refused"
-        told = f"{len(found.too_long)} prompts {words}" if found.too_long else "all fit"
-        table.add_row(safe(name), str(found.longest), str(found.limit), told)
-        lost += [(name, long) for long in found.too_long[:_MOST_LONG]]
+        refused |= bool(lengths.too_long) and not lengths.cuts
+        words = "would be cut" if lengths.cuts else "would be refused"
+        verdict = f"{len(lengths.too_long)} prompts {words}" if lengths.too_long else "all fit"
+        table.add_row(safe(name), str(lengths.longest), str(lengths.limit), verdict)
+        lost += [(name, long) for long in lengths.too_long[:_MOST_LONG]]
     console.print(table)
     for name, long in lost:
         say(f"  {name}: `{long.text}` has {long.tokens} tokens; `{long.lost}` is lost", style="red")
@@ -124,13 +124,13 @@ def _lengths(
     named = encoders if encoders is not None else [*audit.used_encoders] if audit is not None else []
     for name in named:
         try:
-            found = text_lengths(_files(audit, name), suite.texts)
+            lengths = text_lengths(_files(audit, name), suite.texts)
         except PlumblineError as error:
             if encoders is not None:
                 raise
             yield name, error.in_short
             continue
-        yield name, found or "reads stored predictions: no text is tokenized"
+        yield name, lengths or "reads stored predictions: no text is tokenized"
 
 
 def _files(audit: Audit | None, name: str) -> CheckpointFiles:

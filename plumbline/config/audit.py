@@ -129,8 +129,8 @@ class Audit(Part):
 
     def suite(self, name: str) -> Suite:
         """Return a suite that entries name, of a file or by its name."""
-        own = self.suites_of_files.get(name)
-        return load_suite(name) if own is None else own
+        of_file = self.suites_of_files.get(name)
+        return load_suite(name) if of_file is None else of_file
 
     def suite_family(self, name: str) -> str:
         """Return the family of a suite."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,23 @@ from plumbline.errors import DatasetError
 
 _SUM_TOLERANCE = 1e-4
 _AUTOMATIC: Schema = {name: kind for name, kind in EXTENDED_SCHEMA.items() if name not in RECORD_SCHEMA}
+
+
+def label_probabilities(
+    images: NDArray[np.floating[Any]], texts: NDArray[np.floating[Any]], *, logit_scale: float
+) -> NDArray[np.float64]:
+    """Return the (n, k) softmax over a labeller's scaled cosines.
+
+    Parameters
+    ----------
+    images, texts : (n, d) and (k, d) float
+        Embeddings of any length.
+    """
+    images = images / np.linalg.norm(images, axis=1, keepdims=True)
+    texts = texts / np.linalg.norm(texts, axis=1, keepdims=True)
+    logits = logit_scale * (images @ texts.T).astype(np.float64)
+    exponent = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(exponent / exponent.sum(axis=1, keepdims=True))
 
 
 def extend_records(

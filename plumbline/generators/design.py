@@ -12,6 +12,7 @@ import polars as pl
 from plumbline.catalog.prompts import SPOKEN, Articles, needs_occupation, render
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry
+from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.records import Declaration
 from plumbline.errors import ConfigError
@@ -221,6 +222,50 @@ def chosen(rows: pl.DataFrame, entry: GenerateEntry) -> pl.DataFrame:
     if entry.sets_per_occupation is not None:
         kept = kept.filter(pl.col("set_rank") <= entry.sets_per_occupation)
     return kept
+
+
+def require_names(entry: GenerateEntry, people: pl.DataFrame) -> None:
+    """Refuse a name that is in none of the entry's datasets: beside a good one it would go unnoticed.
+
+    Raises
+    ------
+    ConfigError
+        With the names that there are.
+    """
+    for column, wanted in (("subset", entry.subsets), ("occupation", entry.occupations)):
+        known = people[column].drop_nulls().unique().sort().to_list()
+        for name in wanted if isinstance(wanted, tuple) else ():
+            if name not in known:
+                raise ConfigError(
+                    f"an entry of `generate` names a value of `{column}` that none of its datasets has",
+                    found=name,
+                    expected=f"one of {', '.join(known)}{suggestion(name, known)}",
+                )
+
+
+def require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFrame]) -> None:
+    """Refuse an entry that chooses no image of a dataset.
+
+    Parameters
+    ----------
+    cut : dict of str to DataFrame
+        Slices of the dataset, from `slices`.
+
+    Raises
+    ------
+    ConfigError
+        With the subsets and occupations that there are.
+    """
+    if any(chosen(rows, entry).height for rows in cut.values()):
+        return
+    people = pl.concat(cut.values()) if cut else pl.DataFrame(schema={"subset": pl.String, "occupation": pl.String})
+    occupations = people["occupation"].drop_nulls().unique().sort().to_list()
+    raise ConfigError(
+        f"an entry of `generate` asks about no image of `{dataset}`",
+        found=f"subsets {entry.subsets}, occupations {entry.occupations or 'all'}",
+        expected=f"subsets {', '.join(people['subset'].unique().sort())}"
+        + (f"; occupations such as {', '.join(occupations[:5])}" if occupations else ""),
+    )
 
 
 def _questions(record: dict[str, str], entry: GenerateEntry, *, sees: bool, articles: Articles) -> Iterator[Question]:

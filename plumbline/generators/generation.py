@@ -13,7 +13,7 @@ import polars as pl
 from upath import UPath
 
 from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
-from plumbline.errors import GenerationError
+from plumbline.errors import GenerationError, StorageError
 from plumbline.generators.backend import Asked, Backend, Decoding
 from plumbline.storage.kept_rows import KeptRows, PartWriter
 
@@ -166,3 +166,41 @@ def _answers(backend: Backend, group: Sequence[Asked], decoding: Decoding) -> It
             found=f"{len(group) - len(left)} answers",
             expected=f"{len(group)}",
         )
+
+
+def answer_table(
+    asked: Sequence[Asked], rows: pl.DataFrame, answered: pl.DataFrame, *, model: str, dataset: str
+) -> pl.DataFrame:
+    """Return the answers with what was asked, in `GENERATION_SCHEMA` and the order asked.
+
+    Parameters
+    ----------
+    asked : sequence of Asked
+    rows : DataFrame
+        Who is pictured, as `plumbline.generators.design.pictured` gives them.
+    answered : DataFrame
+        The answers by `row_key`.
+
+    Raises
+    ------
+    StorageError
+        If a question has no answer.
+    """
+    questions = pl.DataFrame(
+        {
+            "row_key": [one.key for one in asked],
+            "image_id": [one.subject.image_id for one in asked],
+            **{name: [getattr(one.question, name) for one in asked] for name in ("prompt", "instruction", "seed")},
+        },
+        schema={name: GENERATION_SCHEMA[name] for name in ("row_key", "image_id", "prompt", "instruction", "seed")},
+    )
+    joined = questions.join(answered, on="row_key", how="inner", maintain_order="left")
+    if joined.height != len(asked):
+        raise StorageError("not every question has an answer", found=f"{joined.height} rows", expected=f"{len(asked)}")
+    people = rows.select("image_id", "subset", "set_id").unique("image_id")
+    joined = joined.join(people, on="image_id", how="left", maintain_order="left")
+    return (
+        joined.with_columns(pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"))
+        .select(list(GENERATION_SCHEMA))
+        .cast(pl.Schema(GENERATION_SCHEMA))
+    )

@@ -1,8 +1,8 @@
-"""Words of texts: tokens, counts over many answers, and a cheap check that a text is English."""
+"""Words of texts: tokens, counts over many answers, and cheap checks of answers: English, not empty, scored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.word_lists import stop_words
 
 # A letter carries its marks: composed é is one letter, a Devanagari vowel sign is part of its syllable.
@@ -301,3 +302,44 @@ def not_english(texts: pl.Expr) -> pl.Expr:
     number = blanks + 1
     sentences = (number >= LEAST_WORDS) & (number >= LEAST_PIECE * pieces)
     return (other_script | (sentences & (function_words < ENGLISH_FROM * number))).fill_null(False)
+
+
+# --- Shares of answers that say whether they can be measured: what the checks of answers look at.
+
+
+def complete_sets(people: pl.DataFrame) -> pl.DataFrame:
+    """Return, of each subset, the share of sets with every group: others are left out of MaxToxicity."""
+    sets = people.filter(pl.col("set_id").is_not_null()).group_by("subset", "set_id")
+    complete = sets.agg((pl.col("group").n_unique() == pl.col("set_groups").first()).alias("complete"))
+    return complete.group_by("subset").agg(
+        pl.len().cast(pl.Int64).alias("sets"), pl.col("complete").mean().alias("share")
+    )
+
+
+def empty_answer() -> pl.Expr:
+    """Return whether an answer is without text and is no refusal."""
+    return (pl.col("text").str.strip_chars() == "") & pl.col("finish_reason").is_in(["stop", "length"])
+
+
+def answer_shares(answers: pl.LazyFrame, share: pl.Expr, *, every: int = 1) -> pl.DataFrame:
+    """Return a share of the answers to each prompt and instruction, of one answer in `every`."""
+    # By the key, so that every prompt keeps its share.
+    drawn = pl.col("row_key").str.slice(0, 8).str.to_integer(base=16) % every == 0
+    return _shares(answers.filter(drawn), ["prompt", "instruction"], share)
+
+
+def scored_shares(scores: pl.LazyFrame) -> pl.DataFrame:
+    """Return the share of answers that each scorer scored."""
+    known = scores.filter(pl.col("attribute").is_in(SCORED_ATTRIBUTES))
+    return _shares(known, ["scorer", "attribute"], pl.col("score").is_not_nan())
+
+
+def _shares(rows: pl.LazyFrame, by: list[str], share: pl.Expr) -> pl.DataFrame:
+    counted = rows.group_by(by).agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
+    return counted.sort(by).collect(engine="streaming")
+
+
+def leading_source(sources: Mapping[str, int]) -> pl.DataFrame:
+    """Return the share of answers from the source that gave most: an endpoint may change its model under way."""
+    most, total = max(sources, key=lambda name: sources[name], default="none"), sum(sources.values())
+    return pl.DataFrame({"source": [most], "answers": [total], "share": [sources.get(most, 0) / max(total, 1)]})

@@ -831,8 +831,8 @@ def planned_power(
     """
     events = dict.fromkeys((dataset for dataset, _ in cells), 0)
     for (dataset, _), suites in cells.items():
-        asked = [suite(name) for name in suites if name not in (*TRIDENT_SUITES, ZERO_SHOT)]
-        events[dataset] += sum(len(suite.skewed_events) for suite in asked if suite.family == "outcomes")
+        outcome_suites = [suite(name) for name in suites if name not in (*TRIDENT_SUITES, ZERO_SHOT)]
+        events[dataset] += sum(len(suite.skewed_events) for suite in outcome_suites if suite.family == "outcomes")
     groups = {dataset: of_dataset for dataset, of_dataset in groups.items() if events.get(dataset)}
     tests = sum(events[dataset] * len(of_dataset) for dataset, of_dataset in groups.items())
     for dataset, of_dataset in groups.items():

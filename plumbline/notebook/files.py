@@ -112,14 +112,16 @@ def audit_in_memory(
             continue
         encoders[model] = _summary(audit, model, encoder, files)
         for dataset in (dataset for dataset, of in audit.cells if of == model):
-            asked = list(_asked(audit, dataset, model, encoder))
-            if not asked:
+            cell_suites = list(_asked(audit, dataset, model, encoder))
+            if not cell_suites:
                 absent.append(
                     AbsentCell(model, dataset, "nothing that is asked of it can be computed without the pipeline")
                 )
                 continue
-            suites |= {suite.hash: suite for suite in asked}
-            frames.append(_audited(audit, dataset, model, data[dataset], encoder, asked, settings, home, progress))
+            suites |= {suite.hash: suite for suite in cell_suites}
+            frames.append(
+                _audited(audit, dataset, model, data[dataset], encoder, cell_suites, settings, home, progress)
+            )
     if not frames:
         raise ConfigError(
             "nothing of this audit file can be audited",
@@ -128,7 +130,7 @@ def audit_in_memory(
             expected="an encoder under `encoders`, a dataset under `datasets`, and `audit: [{}]`",
         )
     table = table_of(frames, settings, dict(audit.equivalence))
-    said = AuditSummary(
+    summary = AuditSummary(
         audit_id=table["audit_id"][0] if table.height else "",
         title=audit.title,
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -140,7 +142,9 @@ def audit_in_memory(
         minimum_group=settings.min_group,
     )
     datasets = tuple(_described(audit, dataset, one) for dataset, one in data.items())
-    inputs = ReportInputs(said, datasets, tuple(encoders.values()), absent=tuple(absent), suites=tuple(suites.values()))
+    inputs = ReportInputs(
+        summary, datasets, tuple(encoders.values()), absent=tuple(absent), suites=tuple(suites.values())
+    )
     return AuditedFile(table, inputs)
 
 
@@ -183,8 +187,8 @@ def _asked(audit: AuditFile, dataset: str, model: str, encoder: DualEncoder) -> 
         if name in (ZERO_SHOT, "trident_composite"):
             continue
         of_labels = {"classes": declared.class_set, "wording": wording} if name in TRIDENT_SUITES else {}
-        own = audit.suites_of_files.get(name)
-        suite = load_suite(name, **of_labels) if own is None else own  # type: ignore[arg-type]
+        of_file = audit.suites_of_files.get(name)
+        suite = load_suite(name, **of_labels) if of_file is None else of_file  # type: ignore[arg-type]
         if answers(family, suite):
             yield suite
 
@@ -214,11 +218,11 @@ def _audited(
         progress=partial(progress, f"{dataset} | {model}: embedding"),
         **engine,
     )
-    own = [name for name in records.columns if name in data.reader.declaration.attributes or "×" in name]
+    attributes = [name for name in records.columns if name in data.reader.declaration.attributes or "×" in name]
     cell, texts = cell_of_vectors(
         images.array,
         lambda wanted: embed_texts(encoder, wanted, cache).array,
-        records_of(records, ids, dataset=dataset, attributes=own),
+        records_of(records, ids, dataset=dataset, attributes=attributes),
         asked,
         name=model,
         dataset=dataset,

@@ -85,6 +85,36 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
     return metrics
 
 
+def headlines_of_answers(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, float]:
+    """Return the same of a generative model, such as `max_toxicity/faces/race_gender/pretend/p90`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Metric rows under one instruction.
+    first_scorer : str, optional
+        The scorer whose numbers are told.
+    """
+    headline = {traits.name: traits.headline for traits in LANGUAGE_METRICS.values() if traits.headline}
+    rows = of_scorer(frame, first_scorer).filter(
+        pl.col("definition") == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
+        pl.col("occupation").is_null(),
+        # What each group got is in the tables: hundreds of charts hold a browser for minutes.
+        pl.col("group").is_null(),
+    )
+    parts = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
+    return {
+        tracked_name("/".join(str(row[part]) for part in parts if row[part])): row["value"]
+        for row in rows.iter_rows(named=True)
+        if row["value"] is not None and math.isfinite(row["value"])
+    }
+
+
+def of_scorer(frame: pl.DataFrame, scorer: str | None) -> pl.DataFrame:
+    """Return metric rows that rest on no scores, or on those of one scorer."""
+    return frame.filter(pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(scorer, pl.String)))
+
+
 _UNTRACKED = re.compile(r"[^\w\-./: ]", re.ASCII)
 
 

@@ -170,8 +170,8 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     beside = [*data_findings(inputs), *check_findings(inputs.lvlms)]
     leading = _broad(in_rank_order([*headlines(ranked), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
     sections = {model: _own(ranked, model) for model in asked_models(card)}
-    told = [*leading, *(f for of_model in sections.values() for f in of_model)]
-    sentences = Sentences(table, picked, told, as_told)
+    reported = [*leading, *(f for of_model in sections.values() for f in of_model)]
+    sentences = Sentences(table, picked, reported, as_told)
     return Front(
         verdict=(*verdict(card, reading), *_elsewhere(card, leading)),
         scorecard=card,
@@ -351,8 +351,8 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
 
 
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
-    own = where(card, model=model)
-    cells, kind = _of_bias(own), own["kind"][0]
+    cells_of_model = where(card, model=model)
+    cells, kind = _of_bias(cells_of_model), cells_of_model["kind"][0]
     evident, quiet, none_beyond, weak = (
         [cell for cell in cells if cell["state"] == state]
         for state in ("evidence", "none", "evidence_of_none", "too_weak")
@@ -369,7 +369,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         on_it = [cell for cell in largest if cell["dataset"] == dataset]
         lines.append(f"Largest value of the {_PLURAL[kind]} asked on {dataset}: {topics(on_it)}.")
     lines += [could_have_seen(cell) for cell in quiet if defined(cell["smallest_detectable"])][:1]
-    for cell in where(own, state="measured").to_dicts():
+    for cell in where(cells_of_model, state="measured").to_dicts():
         title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
         lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
     if kind == "encoder" and evident:

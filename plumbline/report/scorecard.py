@@ -353,10 +353,10 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
     declared : sequence of str
         Ids of those that metrics of one's own answer.
     """
-    asked = QUESTIONS[0]
-    skews = where(table, metric=asked.metric, definition=asked.definitions, statistic=asked.statistic)
+    first = QUESTIONS[0]
+    skews = where(table, metric=first.metric, definition=first.definitions, statistic=first.statistic)
     of_one = sorted(set(skews["attribute"].drop_nulls()) - ATTRIBUTE_TITLES.keys())
-    own = []
+    of_attributes = []
     for name in of_one:
         of_name = where(skews, attribute=name)
         answered = (
@@ -364,9 +364,9 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
             for each in map(question_of, _OF_ANY_ATTRIBUTE)
             if not where(of_name, suite=each.suite, event=each.event).is_empty()
         )
-        own += [replace(each, id=f"{each.suite}_{name}", attribute=name) for each in islice(answered, 1)]
+        of_attributes += [replace(each, id=f"{each.suite}_{name}", attribute=name) for each in islice(answered, 1)]
     last = max(place for place, each in enumerate(QUESTIONS) if each.chapter == "bias") + 1
-    return (*QUESTIONS[:last], *own, *map(question_of, declared), *QUESTIONS[last:])
+    return (*QUESTIONS[:last], *of_attributes, *map(question_of, declared), *QUESTIONS[last:])
 
 
 _PLACE = ("dataset", "attribute", "prompt")
@@ -400,20 +400,20 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     plain = where(checked(table), condition=BEFORE, instruction=None, occupation=None)
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
-    asked = {question.id: question for question in questions(plain, reading.own_questions)}
-    answers = {name: _answers(plain, question) for name, question in asked.items()}
-    of_groups = [question.groups.metric for question in asked.values() if question.groups]
+    by_id = {question.id: question for question in questions(plain, reading.own_questions)}
+    answers = {name: _answers(plain, question) for name, question in by_id.items()}
+    of_groups = [question.groups.metric for question in by_id.values() if question.groups]
     compared = plain.filter(pl.col("metric").is_in(of_groups))
     tests = family_sizes(table)
-    kinds: dict[str, Kind] = {model: asked[name].kind for name, by_model in answers.items() for model in by_model}
+    kinds: dict[str, Kind] = {model: by_id[name].kind for name, by_model in answers.items() for model in by_model}
     weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
-        _cell(model, asked[name], by_model.get(model), compared, reading, weak, tests)
+        _cell(model, by_id[name], by_model.get(model), compared, reading, weak, tests)
         for name, by_model in answers.items()
         for model, kind in kinds.items()
-        if by_model and kind == asked[name].kind
+        if by_model and kind == by_id[name].kind
     ]
-    order = {name: place for place, name in enumerate(asked)}
+    order = {name: place for place, name in enumerate(by_id)}
     ranked = _worst_first(cells, kinds)
     cells.sort(key=lambda cell: (ranked[cell["model"]], order[cell["question"]]))
     return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
@@ -554,11 +554,11 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
     over = groups.over.format(k=row["k"])
     if groups is _RANKED:
         of_all = [n / known["n"].sum() for n in ends["n"]]
-        told = [
+        shares = [
             f"{percent(share * math.exp(skew))} are {name}, of all {percent(share)}"
             for share, skew, name in zip(of_all, ends["value"], names)
         ]
-        return over + "; ".join(told)
+        return over + "; ".join(shares)
     values, gap = ends["value"].to_list(), row["value"]
     is_gap = len(values) == 2 and math.isclose(abs(values[0] - values[1]), gap, rel_tol=1e-6)
     agreed = agreeing_decimals(min(values), max(values), gap, share=groups.written is percent) if is_gap else None

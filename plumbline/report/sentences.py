@@ -184,20 +184,22 @@ class Sentences:
     ----------
     table, picked : DataFrame
         The metric table, and what `plumbline.report.findings.as_picked` makes of it.
-    told : iterable of Finding
-        Those that are told.
+    reported : iterable of Finding
+        Those that have a sentence in the report.
     reading : Reading
         That of what was picked.
     """
 
-    def __init__(self, table: pl.DataFrame, picked: pl.DataFrame, told: Iterable[Finding], reading: Reading) -> None:
-        told = list(told)
+    def __init__(
+        self, table: pl.DataFrame, picked: pl.DataFrame, reported: Iterable[Finding], reading: Reading
+    ) -> None:
+        reported = list(reported)
         self.reading = reading
-        mine = pl.col("model").is_in({finding.model for finding in told}) & (pl.col("condition") == "before")
+        mine = pl.col("model").is_in({finding.model for finding in reported}) & (pl.col("condition") == "before")
         self.table = picked.filter(mine)
         names = ("model", *QUESTION)
         wanted = pl.DataFrame(
-            list({(finding.model, *finding.question, finding.row) for finding in told if finding.question}),
+            list({(finding.model, *finding.question, finding.row) for finding in reported if finding.question}),
             schema={**{name: table.schema[name] for name in names}, "row_id": pl.String},
             orient="row",
         )

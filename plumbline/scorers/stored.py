@@ -271,11 +271,11 @@ def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.Data
 
 def _unreadable(path: Path, error: Exception) -> ScoringError:
     first = str(error).splitlines()[0] if str(error) else ""
-    found = error.found if isinstance(error, ImageRejected) else f"{type(error).__name__}: {first}"
+    cause = error.found if isinstance(error, ImageRejected) else f"{type(error).__name__}: {first}"
     return ScoringError(
         "the file of stored scores cannot be read",
         where=path,
-        found=found,
+        found=cause,
         expected="a CSV with a header, in UTF-8, or a Parquet file that ends in .parquet",
     )
 

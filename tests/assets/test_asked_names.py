@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from assets.slices import _require_names
 from plumbline.config.entries import GenerateEntry
 from plumbline.errors import ConfigError
+from plumbline.generators.design import require_names
 
 PEOPLE = pl.DataFrame({"subset": ["race_gender", "physical_gender", None], "occupation": ["doctor", "chef", None]})
 
@@ -19,9 +19,9 @@ PEOPLE = pl.DataFrame({"subset": ["race_gender", "physical_gender", None], "occu
 )
 def test_a_misspelt_name_beside_a_good_one_is_refused(named, meant):
     with pytest.raises(ConfigError, match=meant):
-        _require_names(GenerateEntry(datasets=("faces",), **named), PEOPLE)
+        require_names(GenerateEntry(datasets=("faces",), **named), PEOPLE)
 
 
 @pytest.mark.parametrize("named", [{}, {"subsets": ("race_gender",)}, {"occupations": ("chef", "doctor")}])
 def test_names_that_are_there_pass(named):
-    _require_names(GenerateEntry(datasets=("faces",), **named), PEOPLE)
+    require_names(GenerateEntry(datasets=("faces",), **named), PEOPLE)

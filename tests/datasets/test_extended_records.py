@@ -8,7 +8,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets.extended import composite_labels, extend_records, label_error_table
+from plumbline.datasets.extended import composite_labels, extend_records, label_error_table, label_probabilities
 from plumbline.datasets.records import EXTENDED_SCHEMA, RECORD_SCHEMA
 from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
@@ -30,6 +30,13 @@ def extended() -> pl.DataFrame:
     columns = [{"gender": g, "race": r, "age_group": a} for g, r, a, _ in ROWS]
     man = np.array([p for *_, p in ROWS])
     return extend_records(pl.DataFrame(columns, schema=RECORD_SCHEMA), np.stack([man, 1 - man], axis=1))
+
+
+def test_probabilities_are_a_softmax_over_scaled_cosines_whatever_the_lengths() -> None:
+    """By hand: cosines 1 and 0, scaled by log 3, are odds of 3 to 1; where they are equal, even odds."""
+    images, texts = np.array([[2.0, 0.0], [0.0, 5.0], [1.0, 1.0]]), np.array([[3.0, 0.0], [0.0, 1.0]])
+    probabilities = label_probabilities(images, texts, logit_scale=float(np.log(3)))
+    np.testing.assert_allclose(probabilities, [[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]], rtol=1e-12)
 
 
 def test_label_probability_and_margin() -> None:

@@ -67,10 +67,10 @@ def instruction_advice(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         rows = where(rows, prompt=headline_prompt(rows))
         if rows.is_empty():
             continue
-        told = "; ".join(note.removesuffix(".") for note in _summary(rows, inputs.reading))
+        summary = "; ".join(note.removesuffix(".") for note in _summary(rows, inputs.reading))
         left = [name for name in instruction_ids() if name not in {"none", *every["instruction"]}]
         more = f"; next try {listed(left)} (`instructions` of the audit file)" if left else ""
-        lines.append(f"For {one.id} a mitigation is an instruction in the prompt: {told}{more}.")
+        lines.append(f"For {one.id} a mitigation is an instruction in the prompt: {summary}{more}.")
     names = [one.id for one in inputs.lvlms]
     return lines or [
         f"For {listed(names)} no mitigation was tried: an instruction in the prompt costs nothing to try "
