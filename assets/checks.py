@@ -9,6 +9,7 @@ from assets.asked_cells import declaration_of
 from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
 from plumbline.datasets.extended import label_shares, label_vocabulary
+from plumbline.datasets.preview import none_left, outside_balance, too_many_refused
 from plumbline.datasets.records import CONTEXT_COLUMNS
 from plumbline.digests import digest_json
 from plumbline.provenance.code_versions import code_version
@@ -18,6 +19,8 @@ from resources.workspace import Workspace
 _JUDGING = code_version(label_shares, label_vocabulary, shells=[__name__, "assets.check_results"])
 Facts = Callable[[Workspace, str], pl.DataFrame]
 Expectations = Callable[[object, Workspace, str], list]
+Note = Callable[[Workspace, str, pl.DataFrame], str | None]
+"""What is said of the facts in place of the validation's own words, if anything."""
 
 
 def must_pass(workspace: Workspace, dataset: str) -> tuple[str, ...]:
@@ -63,6 +66,10 @@ def _vocabulary(gx, workspace: Workspace, dataset: str) -> list:
     return [*expected, *never_null, gx.ExpectColumnValuesToMatchRegex(column="image_id", regex="^[0-9a-f]{64}$")]
 
 
+def _own_words(workspace: Workspace, dataset: str, facts: pl.DataFrame) -> None:
+    """Leave what is found to the validation's own words."""
+
+
 def _unique(gx, workspace: Workspace, dataset: str) -> list:
     return [gx.ExpectColumnValuesToBeUnique(column=column) for column in ("image", "place")]
 
@@ -89,9 +96,13 @@ def _accounts(workspace: Workspace, dataset: str) -> pl.DataFrame:
     )
 
 
-def _accounted(gx, workspace: Workspace, dataset: str) -> list:
+def _quarantine_limit(workspace: Workspace, dataset: str) -> float:
     of_dataset = workspace.dataset_entry(dataset).quarantine_rate
-    limit = workspace.audit.thresholds.quarantine_rate if of_dataset is None else of_dataset
+    return workspace.audit.thresholds.quarantine_rate if of_dataset is None else of_dataset
+
+
+def _accounted(gx, workspace: Workspace, dataset: str) -> list:
+    limit = _quarantine_limit(workspace, dataset)
     return [
         gx.ExpectColumnPairValuesToBeEqual(column_A="listed", column_B="accepted_and_quarantined"),
         gx.ExpectColumnValuesToBeBetween(column="quarantine_rate", min_value=0, max_value=limit),
@@ -104,29 +115,27 @@ def _label_error(workspace: Workspace, dataset: str) -> pl.DataFrame:
     return error.filter(pl.col("n") >= workspace.audit.statistics.min_group)
 
 
+def _balance_note(workspace: Workspace, dataset: str, shares: pl.DataFrame) -> str | None:
+    return "; ".join(outside_balance(shares, dataset=dataset)) or None
+
+
+def _accounts_note(workspace: Workspace, dataset: str, accounts: pl.DataFrame) -> str | None:
+    """Return what is said where too many images are quarantined, or all; None where the accounts are as demanded."""
+    account, quarantined = accounts.row(0, named=True), workspace.lake.read_table("quarantine", partition=dataset)
+    limit = _quarantine_limit(workspace, dataset)
+    told = []
+    if account["quarantine_rate"] > limit:
+        told.append(too_many_refused(quarantined, account["quarantine_rate"], limit, dataset=dataset))
+    if not account["accepted"]:
+        told.append(none_left(account["listed"], quarantined, dataset=dataset))
+    return "; ".join(told) or None
+
+
 def _error_limited(gx, workspace: Workspace, dataset: str) -> list:
     return [gx.ExpectColumnValuesToBeBetween(column="rate", max_value=workspace.audit.thresholds.label_error)]
 
 
-_CHECKS: tuple[tuple[str, str, str, Facts, Expectations], ...] = (
-    ("records", "label_balance", "The share of every base label lies in its declared range.",
-     _balance_facts("records", composite=False), _within_range),
-    ("records", "vocabulary", "Labels are those of the dataset; a published one has every class; ids are sha256.",
-     _records, _vocabulary),
-    ("records", "uniqueness", "No image and no path occurs twice in one context.", _listed_once, _unique),
-    ("records", "accounting", "Listed = accepted + quarantined, and the quarantine is not too large.",
-     _accounts, _accounted),
-    ("extended_records", "composite_balance", "The share of every base × automatic gender label lies in its range.",
-     _balance_facts("extended_records", composite=True), _within_range),
-    ("extended_records", "label_error", "The automatic gender label errs in no group of enough images more often than "
-     "`thresholds.label_error` allows. It blocks where Trident suites, or a balance, use that label; else it warns.",
-     _label_error, _error_limited),
-)  # fmt: skip
-
-BLOCKING_CHECKS = tuple(dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name, *_ in _CHECKS)
-
-
-def _describe_errors(workspace: Workspace, error: pl.DataFrame) -> str:
+def _error_note(workspace: Workspace, dataset: str, error: pl.DataFrame) -> str:
     """Return how often the automatic label is wrong and what is allowed; `error` is of `_label_error`."""
     limit, least = workspace.audit.thresholds.label_error, workspace.audit.statistics.min_group
     left_out = f"groups of fewer than {least} images are left out"
@@ -145,8 +154,26 @@ def _describe_errors(workspace: Workspace, error: pl.DataFrame) -> str:
     )
 
 
+_CHECKS: tuple[tuple[str, str, str, Facts, Expectations, Note], ...] = (
+    ("records", "label_balance", "The share of every base label lies in its declared range.",
+     _balance_facts("records", composite=False), _within_range, _balance_note),
+    ("records", "vocabulary", "Labels are those of the dataset; a published one has every class; ids are sha256.",
+     _records, _vocabulary, _own_words),
+    ("records", "uniqueness", "No image and no path occurs twice in one context.", _listed_once, _unique, _own_words),
+    ("records", "accounting", "Listed = accepted + quarantined, and the quarantine is not too large.",
+     _accounts, _accounted, _accounts_note),
+    ("extended_records", "composite_balance", "The share of every base × automatic gender label lies in its range.",
+     _balance_facts("extended_records", composite=True), _within_range, _balance_note),
+    ("extended_records", "label_error", "The automatic gender label errs in no group of enough images more often than "
+     "`thresholds.label_error` allows. It blocks where Trident suites, or a balance, use that label; else it warns.",
+     _label_error, _error_limited, _error_note),
+)  # fmt: skip
+
+BLOCKING_CHECKS = tuple(dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name, *_ in _CHECKS)
+
+
 def _asset_check(
-    asset: str, name: str, description: str, facts: Facts, expectations: Expectations
+    asset: str, name: str, description: str, facts: Facts, expectations: Expectations, describe: Note
 ) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=asset, name=name, description=description, blocking=True, partitions_def=DATASETS)
     def check(
@@ -157,7 +184,7 @@ def _asset_check(
         dataset = context.partition_key
         frame = facts(workspace, dataset)
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset))
-        note = _describe_errors(workspace, frame) if facts is _label_error else None
+        note = describe(workspace, dataset, frame)
         workspace.lake.write_table(
             "checks",
             outcome_row(asset, name, description, frame, outcome, note=note),

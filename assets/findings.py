@@ -12,11 +12,11 @@ from assets.cells import CELL_TABLES
 from assets.explanation import quick_pages
 from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
-from assets.own_code import own_questions
 from assets.recorded import asset
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, materialised, same_columns
 from assets.up_to_date import Present
+from plumbline.config.own import own_questions
 from plumbline.datasets.ingestion import folder_digest
 from plumbline.datasets.registry import reader_for
 from plumbline.digests import digest_json
@@ -180,5 +180,5 @@ def headline_reading(workspace: Workspace) -> Reading:
     """Return how the short table of findings is read: as the report, by the first scorer of the audit file."""
     audit = workspace.audit
     return Reading(
-        confidence=audit.statistics.confidence, scorers=tuple(audit.scorers), own_questions=own_questions(workspace)
+        confidence=audit.statistics.confidence, scorers=tuple(audit.scorers), own_questions=own_questions(audit)
     )

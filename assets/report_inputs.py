@@ -12,8 +12,8 @@ from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS
 from assets.geometry import stored_geometry
 from assets.model_addresses import lvlm_address
-from assets.own_code import own_questions
 from plumbline.catalog.suites import Suite, load_suite
+from plumbline.config.own import own_questions
 from plumbline.datasets.extended import label_shares
 from plumbline.encoders.families import FAMILIES
 from plumbline.generators.stored_answers import STORED
@@ -54,7 +54,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
             resamples=audit.statistics.resamples,
             confidence=audit.statistics.confidence,
             minimum_group=audit.statistics.min_group,
-            own_questions=own_questions(workspace),
+            own_questions=own_questions(audit),
             leaking=tuple(name for name, settings in audit.mitigations.items() if settings.leaking),
             trained_on=tuple(
                 (name, what) for name, settings in audit.mitigations.items() if (what := settings.trained_on)

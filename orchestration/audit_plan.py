@@ -11,11 +11,11 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from assets.asked_cells import unusable_encoders
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, answers_not_checked, check_words, checks_not_passed, why_refused
-from assets.own_code import require_own_code
 from assets.slices import asked_slices
 from assets.up_to_date import NEVER, Present, may_come_out_the_same
 from orchestration.unchanged import concerns
 from plumbline.catalog.suites import load_suite
+from plumbline.config.own import require_own_code
 from plumbline.config.parts import suggestion
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import ConfigError, PlumblineError
@@ -273,7 +273,7 @@ class AuditPlan:
             says `strict: true`.
         """
         workspace, audit = self._workspace, self._workspace.audit
-        require_own_code(workspace)
+        require_own_code(audit, workspace.dataset_root)
         wrong = unusable_encoders(workspace)
         labelling = wrong.pop(audit.labeller, None) if audit.labeller else None
         wrong |= unusable_models(workspace)

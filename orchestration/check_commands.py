@@ -15,11 +15,11 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     which rows have none; what an audit of this size can detect; and of each model what is wrong with its files. Exits
     with 2 where the audit is bound to fail.
     """
-    from assets.own_code import own_code_mistakes
     from plumbline.commands.checks import print_checks
+    from plumbline.config.own import own_code_mistakes
     from resources.lvlms import wrong_models
 
     workspace = workspace_of(config)
-    wrong, mistakes = wrong_models(workspace), own_code_mistakes(workspace)
+    wrong, mistakes = wrong_models(workspace), own_code_mistakes(workspace.audit, workspace.dataset_root)
     if print_checks(workspace.audit, home=workspace.home, rate=rate, generators=wrong, mistakes=mistakes):
         raise typer.Exit(2)

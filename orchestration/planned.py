@@ -7,13 +7,13 @@ from rich.table import Table
 
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
-from assets.own_code import require_own_code
 from assets.plans import absent_datasets, plan_encoders, plan_generation, recorded, recorded_groups
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
 from plumbline.commands.checks import print_detectable
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.entries import Limit
+from plumbline.config.own import require_own_code
 from plumbline.config.reproduction import reproduction, run_of
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
@@ -50,7 +50,7 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
     ConfigError
         If `generation.limit` of the audit file is exceeded.
     """
-    require_own_code(workspace)
+    require_own_code(workspace.audit, workspace.dataset_root)
     require_readable(workspace)
     absent = absent_datasets(workspace)
     for dataset, size in absent.items():

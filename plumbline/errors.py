@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
 
 Kind = TypeVar("Kind", bound="PlumblineError")
@@ -14,6 +14,24 @@ UNSAFE = re.compile(
     r"\ud800-\udfff]"  # what stands for bytes that are not UTF-8
 )
 """Characters that no table, terminal or page should get from a foreign text."""
+
+
+MOST_EXAMPLES = 3
+"""Examples that a message gives of several like things."""
+
+
+def examples(things: Iterable[object], *, total: int | None = None) -> str:
+    """Return the first three of several things, and how many more there are.
+
+    Parameters
+    ----------
+    total : int, optional
+        How many there are, where not all are given.
+    """
+    texts = list(map(str, things))
+    shown = texts[:MOST_EXAMPLES]
+    more = (len(texts) if total is None else total) - len(shown)
+    return "; ".join([*shown, f"and {more:,} more"] if more > 0 else shown)
 
 
 class PlumblineError(Exception):

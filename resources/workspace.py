@@ -21,6 +21,7 @@ from plumbline.commands.places import dataset_place, default_home, from_here, he
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
+from plumbline.config.own import own_metrics
 from plumbline.config.parts import with_current_keys
 from plumbline.config.recorded import recorded
 from plumbline.digests import digest_json
@@ -228,13 +229,7 @@ class Workspace:
     @property
     def own_metrics(self) -> tuple[OwnMetric, ...]:
         """Return the metrics of the audit file's own, each with the version of its code."""
-        audit = self.audit
-        metrics = []
-        for name in audit.metrics:
-            entry = audit.metrics[name]
-            digest = self.own_code(entry.function)
-            metrics.append(OwnMetric(name, entry.function, digest, entry.suites, entry.bounds, entry.resamples))
-        return tuple(metrics)
+        return own_metrics(self.audit, self.own_code)
 
     def own_code(self, reference: str) -> str:
         """Return the version of code that the audit file names, and note it."""

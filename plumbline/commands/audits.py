@@ -74,7 +74,8 @@ def audit_command(
     options = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
     path = _audit_path(config) if options is None else options.write(home / "audit.yaml")
     audit = read_audit(path)
-    require_undoomed(doomed_datasets(audit, audit.used_datasets, home=home), audit, path)
+    doomed = doomed_datasets(audit, dict.fromkeys(dataset for dataset, _ in audit.cells), home=home)
+    require_undoomed(doomed, audit, path)
     with console.status("reading") as status:
         done = audit_in_memory(
             audit,
@@ -82,6 +83,7 @@ def audit_command(
             home=home,
             start=here(),
             place=lambda root: dataset_place(root, home=home),
+            refused=doomed,
             progress=lambda what, done, total: status.update(f"{safe(what)} {done:,} of {total:,}"),
         )
         home.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,11 @@ def audit_command(
     print_scorecard(done.table, done.reading)
     for one in done.inputs.absent:
         errors.print(f"{one.model} on {one.dataset}: {one.reason}", style="yellow", markup=False, highlight=False)
+    left_out: dict[str, list[str]] = {}
+    for one in done.inputs.not_tried:
+        left_out.setdefault(one.reason, []).append(f"{one.model} on {one.dataset}")
+    for reason, cells in left_out.items():
+        say(f"left out, {reason} ({cells[0]}{f' and {len(cells) - 1} more' if cells[1:] else ''})")
     say(f"\nReport:  {home / _REPORT}")
     say(f"Table:   {home / _TABLE}   ({done.table.height:,} numbers, {time.monotonic() - started:.0f} s)")
     raise typer.Exit(1 if done.inputs.absent else 0)
@@ -103,11 +110,13 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     with 2 where the audit is bound to fail.
     """
     from plumbline.commands.checks import print_checks
-    from plumbline.commands.places import default_home
+    from plumbline.commands.places import dataset_place, default_home
     from plumbline.config.file import read_audit
+    from plumbline.config.own import own_code_mistakes
 
-    audit = read_audit(_audit_path(config))
-    if print_checks(audit, home=default_home(), rate=rate):
+    audit, home = read_audit(_audit_path(config)), default_home()
+    mistakes = own_code_mistakes(audit, lambda dataset: dataset_place(audit.datasets[dataset].root, home=home))
+    if print_checks(audit, home=home, rate=rate, mistakes=mistakes):
         raise typer.Exit(2)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -17,18 +16,23 @@ from plumbline.commands.places import dataset_place, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.datasets.grouping import rows_without_group
-from plumbline.datasets.preview import LOOKED_AT, Preview, preview
+from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
-from plumbline.errors import ConfigError, PlumblineError
+from plumbline.errors import ConfigError, PlumblineError, examples
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
 
-_EXAMPLES, _MOST_GROUPS = 3, 8
+_MOST_GROUPS = 8
 
 
 def print_checks(
-    audit: Audit, *, home: Path, rate: float, generators: Mapping[str, str] | None = None, mistakes: Sequence[str] = ()
+    audit: Audit,
+    *,
+    home: Path,
+    rate: float,
+    generators: Mapping[str, str] | None = None,
+    mistakes: Sequence[object] = (),
 ) -> int:
     """Print what an audit will find, and return how many things are bound to make it fail.
 
@@ -38,7 +42,7 @@ def print_checks(
         Share of images in an event, for what can be found.
     generators : mapping of str to str, optional
         Generative model -> what is wrong with it; nothing where nothing is.
-    mistakes : sequence of str
+    mistakes : sequence of errors or texts
         What else is known to be wrong.
     """
     previews: dict[str, Preview] = {}
@@ -144,8 +148,7 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
     looked = f", {seen.looked_at:,} looked at" if seen.looked_at else ""
     say(f"{dataset}: {seen.listed:,} images listed{looked}", style="bold")
     for (code,), rows in seen.refused.group_by("code", maintain_order=True):
-        examples = "; ".join(map(_refused, rows.head(_EXAMPLES).to_dicts()))
-        say(f"  refused, {code}: {rows.height:,}, such as {examples}")
+        say(f"  refused, {code}: {rows.height:,}, such as {examples(map(refused_words, rows.to_dicts()))}")
     for groups in seen.groups:
         counted = Counter(groups.names[code] for code in groups.codes.tolist() if code >= 0)
         largest = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
@@ -162,12 +165,6 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say("  no attribute has groups: only totals can be audited", style="yellow")
     for reason in seen.failing:
         say(f"  would refuse the audit: {reason}", style="red")
-
-
-def _refused(row: dict[str, Any]) -> str:
-    line = "" if row["line"] is None else f" (line {row['line']})"
-    what = "" if row["found"] is None else f", found {row['found']}"
-    return f"{row['path']}{line}: {row['message']}{what}"
 
 
 def _print_models(wrong: Mapping[str, str]) -> int:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 from plumbline.datasets.folder import ColumnMap, MappedFolder, require_mapped, table_rows
 from plumbline.datasets.indexes import Row, dataset_root, index_file
 from plumbline.datasets.records import Entry, Refusal, printable
-from plumbline.errors import DatasetError
+from plumbline.errors import DatasetError, examples
 
 _WHOLE = re.compile(r"([0-9]{1,12})(\.0+)?", re.ASCII)
 _MOST_IMAGES = 20_000_000
-_MOST_SHOWN = 3
 
 
 class CountedRow(NamedTuple):
@@ -71,7 +70,7 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
         raise DatasetError(
             f"{len(refused)} of {len(rows)} rows of the table of counts cannot be read: {refused[0].message}",
             where=f"{name}, line {refused[0].line}",
-            found=refused[0].found,
+            found=examples(f"line {row.line}: {row.found}" for row in refused),
             expected=refused[0].expected,
         )
     wrong: list[str] = []
@@ -95,29 +94,36 @@ def read_counts(path: Path, column_map: ColumnMap) -> list[CountedRow]:
         if (earlier := first_line.setdefault(tuple(group.values()), row.line)) != row.line:
             again.append((counted[-1], earlier))
     if wrong:
-        more = f"; and {len(wrong) - _MOST_SHOWN} more" if wrong[_MOST_SHOWN:] else ""
         raise DatasetError(
             f"{len(wrong)} of {len(rows) * len(numbers)} counts are no numbers of images",
             where=name,
-            found=printable("; ".join(wrong[:_MOST_SHOWN])) + more,
+            found=printable(examples(wrong)),
             expected="whole numbers from 0, without separators",
             hint="write the counts themselves: shares, percentages and blanks do not say how many images there were",
         )
     if contradicting:
         one, printed_total = contradicting[0]
+        sums = [
+            f"line {row.line}: {' + '.join(map(str, row.counts.values()))} = {sum(row.counts.values())}, not {printed}"
+            for row, printed in contradicting
+        ]
         raise DatasetError(
             f"the counts of {len(contradicting)} of {len(rows)} rows do not add up to their total",
             where=f"{name}, line {one.line}, column `{total[0]}`",
-            found=f"{' + '.join(map(str, one.counts.values()))} = {sum(one.counts.values())}",
-            expected=printed_total,
+            found=examples(sums),
+            expected=printed_total if len(sums) == 1 else "sums that are the totals",
             hint="correct the table from its source; a row says nothing while it contradicts itself",
         )
     if again:
-        one, earlier = again[0]
+        one, _ = again[0]
         raise DatasetError(
             f"{len(again)} of {len(rows)} rows of the table of counts are of a group that an earlier row is of",
             where=f"{name}, line {one.line}, column `{', '.join(groups)}`",
-            found=f"{printable(', '.join(one.group.values()))}, as in line {earlier}",
+            found=printable(
+                examples(
+                    f"line {row.line}: {', '.join(row.group.values())}, as in line {first}" for row, first in again
+                )
+            ),
             expected="one row a group",
         )
     images = sum(sum(row.counts.values()) for row in counted)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import GENDERS
 from plumbline.datasets.records import EXTENDED_SCHEMA, RECORD_SCHEMA, Declaration
-from plumbline.errors import DatasetError
+from plumbline.errors import DatasetError, examples
 
 _SUM_TOLERANCE = 1e-4
 _AUTOMATIC: Schema = {name: kind for name, kind in EXTENDED_SCHEMA.items() if name not in RECORD_SCHEMA}
@@ -76,8 +76,8 @@ def extend_records(
     if wrong.size:
         raise DatasetError(
             "the labeller's probabilities are not probabilities",
-            where=f"row {wrong[0]} and {wrong.size - 1} more",
-            found=values[wrong[0]].tolist(),
+            where="rows of the records",
+            found=examples(f"row {row}: {values[row].tolist()}" for row in wrong.tolist()),
             expected="two numbers from 0 to 1 that sum to 1",
         )
     labels = np.asarray(GENDERS)[values.argmax(axis=1)]

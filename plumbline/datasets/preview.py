@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from plumbline.datasets.extended import label_shares
 from plumbline.datasets.ingestion import ingest
 from plumbline.datasets.records import Declaration, Entry, Ingested, Reader, Refusal
+from plumbline.errors import DatasetError, examples
 from plumbline.statistics.groups import Groups, attribute_groups
 
 LOOKED_AT = 400
@@ -107,7 +109,9 @@ def preview(
         bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
         refused = pl.concat([refused, bad])
         share += (1 - share) * bad.height / len(sample)
-    failing = _failing(by_label, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2)
+    failing = _failing(
+        by_label, refused, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2
+    )
     return Preview(
         by_label.listed,
         by_label.records.height,
@@ -120,8 +124,64 @@ def preview(
     )
 
 
+def require_fit(
+    ingested: Ingested,
+    declaration: Declaration,
+    *,
+    dataset: str,
+    balance: Mapping[str, tuple[float, float]],
+    most_refused: float,
+) -> None:
+    """Refuse a dataset that was read whole and is not as the audit file demands; see `preview`.
+
+    Raises
+    ------
+    DatasetError
+        With everything that is wrong: what was found, the limit and its key.
+    """
+    share = ingested.quarantine.height / max(1, ingested.listed)
+    failing = _failing(
+        ingested, ingested.quarantine, declaration, balance, share, most_refused, dataset=dataset, all_seen=True
+    )
+    if failing:
+        raise DatasetError("; ".join(failing), where=dataset, hint="mend the dataset, or state other limits")
+
+
+def refused_words(row: Mapping[str, Any]) -> str:
+    """Return what a row of `QUARANTINE_SCHEMA` says: path, line, what is wrong and what was found."""
+    line = "" if row["line"] is None else f" (line {row['line']})"
+    what = "" if row["found"] is None else f", found {row['found']}"
+    return f"{row['path']}{line}: {row['message']}{what}"
+
+
+def too_many_refused(refused: pl.DataFrame, share: float, most: float, *, dataset: str, all_seen: bool = True) -> str:
+    """Return what is said where too large a share of a dataset is quarantined: the limit, its keys, three examples."""
+    about = "" if all_seen else "about "
+    rows = examples(map(refused_words, refused.to_dicts()))
+    return (
+        f"{about}{share:.1%} of the images cannot be read; `datasets.{dataset}.quarantine_rate` or "
+        f"`thresholds.quarantine_rate` allows {most:.1%}: {rows}"
+    )
+
+
+def outside_balance(shares: pl.DataFrame, *, dataset: str) -> list[str]:
+    """Return what is said of each label of `label_shares` whose share lies outside its range: found, limit and key."""
+    outside = shares.filter((pl.col("share") < pl.col("expected_low")) | (pl.col("share") > pl.col("expected_high")))
+    return [
+        f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` asks "
+        f"for {row['expected_low']:.0%} to {row['expected_high']:.0%} (n = {row['n']:,})"
+        for row in outside.iter_rows(named=True)
+    ]
+
+
+def none_left(listed: int, refused: pl.DataFrame, *, dataset: str) -> str:
+    """Return what is said where no image of a dataset is accepted."""
+    return f"{dataset}: none of {listed:,} images is left to audit: {examples(map(refused_words, refused.to_dicts()))}"
+
+
 def _failing(
     ingested: Ingested,
+    quarantined: pl.DataFrame,
     declaration: Declaration,
     balance: Mapping[str, tuple[float, float]],
     refused: float,
@@ -132,18 +192,9 @@ def _failing(
 ) -> list[str]:
     failing = []
     if refused > most_refused:
-        about = "" if all_seen else "about "
-        failing.append(
-            f"{about}{refused:.1%} of the images cannot be read; `thresholds.quarantine_rate` or "
-            f"`datasets.{dataset}.quarantine_rate` allows {most_refused:.1%}"
-        )
+        failing.append(too_many_refused(quarantined, refused, most_refused, dataset=dataset, all_seen=all_seen))
     shares = label_shares(ingested.records, declaration, balance, composite=False)
-    outside = shares.filter((pl.col("share") < pl.col("expected_low")) | (pl.col("share") > pl.col("expected_high")))
-    failing += [
-        f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` asks "
-        f"for {row['expected_low']:.0%} to {row['expected_high']:.0%}"
-        for row in outside.iter_rows(named=True)
-    ]
+    failing += outside_balance(shares, dataset=dataset)
     if ingested.records.is_empty():
-        failing.append("no image is left to audit")
+        failing.append(none_left(ingested.listed, quarantined, dataset=dataset))
     return failing

@@ -34,7 +34,7 @@ from plumbline.datasets.records import Refusal, printable
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity
 from plumbline.encoders.stored_predictions import find_rows
-from plumbline.errors import DatasetError, EncodingError
+from plumbline.errors import DatasetError, EncodingError, examples
 from plumbline.reasons import Reason, Reasons, joined, reason
 
 _IMAGES, _TEXTS = "img_emb", "text_emb"
@@ -309,7 +309,7 @@ def _names(path: Path, column: str) -> list[str]:
         raise EncodingError(
             f"{len(refused)} names of rows cannot be read: {refused[0].message}",
             where=f"{path}, row {refused[0].line}, column `{column}`",
-            found=refused[0].found,
+            found=examples(f"row {row.line}: {row.found}" for row in refused),
             expected=refused[0].expected,
         )
     names = [row.values[column] for row in rows if not isinstance(row, Refusal)]
@@ -317,7 +317,7 @@ def _names(path: Path, column: str) -> list[str]:
         raise EncodingError(
             f"{len(empty)} of {len(names)} rows of embeddings have no name",
             where=f"{path}, row {empty[0] + 1}, column `{column}`",
-            found="an empty value",
+            found=f"an empty value in row {examples(row + 1 for row in empty)}",
             expected="a path, key or text",
         )
     return names
@@ -351,7 +351,10 @@ def _lists(path: Path, column: str) -> NDArray[Any]:
         raise EncodingError(
             f"{len(wrong)} of {len(values)} embeddings are of another length",
             where=f"{path}, row {wrong[0] + 1}, column `{column}`",
-            found="null" if np.isnan(lengths[wrong[0]]) else f"{int(lengths[wrong[0]])} numbers",
+            found=examples(
+                f"row {row + 1}: {'null' if np.isnan(lengths[row]) else f'{int(lengths[row])} numbers'}"
+                for row in wrong
+            ),
             expected=f"{int(first)} numbers, as in row 1",
         )
     flat = values.flatten()
@@ -420,7 +423,7 @@ def _unusable(parts: Sequence[_Part], rows: NDArray[np.int64], vectors: NDArray[
             yield EncodingError(
                 f"{int(marked.sum())} of {len(vectors)} stored embeddings hold {fault}",
                 where=_place(parts, int(rows[np.flatnonzero(marked)[0]])),
-                found=fault,
+                found=f"{fault} in {examples(_place(parts, int(row)) for row in rows[marked])}",
                 expected=expected,
                 hint="compute them again, or take the images out of the dataset's table",
             )
@@ -534,12 +537,15 @@ class StoredEmbeddings:
         rows, again = find_rows(images, [name for part in parts for name in part.names])
         wrong: list[EncodingError] = []
         if again:
-            image, first, second = again[0]
+            second = again[0][2]
             wrong.append(
                 EncodingError(
                     f"{len(again)} rows of embeddings are of an image that another row is of",
                     where=_place(parts, second),
-                    found=f"{printable(image)}, as in {_place(parts, first)}",
+                    found=examples(
+                        f"{printable(image)} in {_place(parts, second)}, as in {_place(parts, first)}"
+                        for image, first, second in again
+                    ),
                     expected="one row an image",
                 )
             )

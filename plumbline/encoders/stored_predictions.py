@@ -25,7 +25,7 @@ from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.records import Refusal, printable
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import Crop, EncoderIdentity
-from plumbline.errors import CheckpointError, EncodingError
+from plumbline.errors import CheckpointError, EncodingError, examples
 
 _MOST_SHOWN = 3
 
@@ -158,11 +158,14 @@ class PredictionTable:
         rows = self._rows([suite.id for suite in suites])
         positions, again = find_rows(records, [row.values[self.image] for row in rows])
         if again:
-            image, first, second = again[0]
+            second = again[0][2]
             raise EncodingError(
                 f"{len(again)} rows are of an image that another row is of",
                 where=f"{self.path}, line {rows[second].line}, column `{self.image}`",
-                found=f"{printable(image)}, as in line {rows[first].line}",
+                found=examples(
+                    f"{printable(image)} in line {rows[second].line}, as in line {rows[first].line}"
+                    for image, first, second in again
+                ),
                 expected="one row an image",
             )
         if absent := [path for path, row in zip(records["path"], positions) if row < 0]:
@@ -196,7 +199,7 @@ class PredictionTable:
             raise EncodingError(
                 f"{len(refused)} rows of the table of predictions cannot be read: {refused[0].message}",
                 where=f"{self.path}, line {refused[0].line}",
-                found=refused[0].found,
+                found=examples(f"line {row.line}: {row.found}" for row in refused),
                 expected=refused[0].expected,
             )
         return [row for row in rows if isinstance(row, Row)]

@@ -16,7 +16,7 @@ from plumbline.catalog.schema import FINISH_REASONS, NO_INSTRUCTION
 from plumbline.config.parts import Part
 from plumbline.datasets.indexes import Row, read_header, read_rows
 from plumbline.digests import digest_file, digest_json
-from plumbline.errors import DatasetError, GenerationError, ImageRejected
+from plumbline.errors import DatasetError, GenerationError, ImageRejected, examples
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.thinking import text_apart
 from plumbline.images.parquet import read_frame
@@ -163,6 +163,7 @@ class StoredAnswers:
             raise GenerationError(
                 f"{len(again)} stored answers are to a question that an earlier one answers",
                 where=again[0],
+                found=examples(again),
                 expected="one answer to an image, prompt, instruction and seed",
                 hint="name the column of seeds under `columns.seed`, or leave it out where there is none",
             )
@@ -182,6 +183,7 @@ class StoredAnswers:
             raise GenerationError(
                 f"{len(unread)} of {len(lines)} rows of stored answers cannot be read: {unread[0].values}",
                 where=f"{path}, {unit} {unread[0].number}",
+                found=examples(f"{unit} {line.number}: {line.values}" for line in unread),
                 expected="a value in every column",
             )
         texts: list[tuple[str, dict[str, str]]] = []

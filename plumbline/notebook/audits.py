@@ -16,13 +16,14 @@ from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, S
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.grouping import crossed_name
 from plumbline.datasets.grouping import without_small_groups as labels_of_shown_groups
-from plumbline.datasets.ingestion import dataset_digest
+from plumbline.datasets.ingestion import dataset_digest as digest_of
 from plumbline.datasets.records import audited_attributes
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import ConfigError, EncodingError
+from plumbline.errors import ConfigError, EncodingError, examples
 from plumbline.metrics.cell import Cell, build_cell, personal_attributes, text_products, texts_of, without_small_groups
 from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
 from plumbline.metrics.inputs import as_seed
+from plumbline.metrics.own import OWN_METRICS, OwnMetric, own_family
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.metrics.text_space import TEXT_SPACE_SUITES, text_space_rows
 from plumbline.notebook.inputs import Logit, as_vectors, embed_pictures, embedder_of, records_of
@@ -224,8 +225,9 @@ def audit_features(
         logit_scale=logit_scale,
         unlabelled=labels is None,
     )
-    table = table_of([cell_frames(cell, embedded, settings, least=min_shown)], settings, margins or {})
-    return Audit(table, settings, cell)
+    frames = [cell_frames(cell, embedded, settings, least=min_shown), text_space_frames(name, embedded, settings)]
+    absent = _left_out(suites, asked_of, records, classes=classes)
+    return Audit(table_of(frames, settings, margins or {}), settings, cell, absent)
 
 
 class EmbeddedCell(NamedTuple):
@@ -246,6 +248,7 @@ def cell_of_vectors(
     filters: Mapping[str, str],
     logit: Logit,
     logit_scale: float | None,
+    shared_space: bool = True,
     unlabelled: bool = False,
 ) -> EmbeddedCell:
     """Return the responses of a model to some suites.
@@ -255,6 +258,8 @@ def cell_of_vectors(
     images : (n, d) float32
     records : DataFrame
         `EXTENDED_SCHEMA` and further attributes, a row an image.
+    shared_space : bool
+        Whether a cosine of an image and a text means something.
     unlabelled : bool
         Whether nothing is known of the images: then their spread is measured too.
     """
@@ -269,7 +274,7 @@ def cell_of_vectors(
         texts=list(owners),
         suites=asked,
         filters={suite: row_filter(chosen) for suite, chosen in filters.items()},
-        shared_space=True,
+        shared_space=shared_space,
         scaled=logit == "scaled_cosine",
         logit_scale=logit_scale or 1.0,
         images=images if unlabelled else None,
@@ -283,46 +288,92 @@ def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: in
     both = [("race", "gender")] if {"race", "gender"} <= {*groups} else []
     if strange := [name for names in crosses for name in names if name not in groups]:
         raise ConfigError(
-            "only attributes with labels can be crossed", where="crosses", found=strange[0], expected=", ".join(groups)
+            "only attributes with labels can be crossed",
+            where="crosses",
+            found=examples(strange),
+            expected=", ".join(groups),
         )
     crossed = {crossed_name(names): names for names in (*both, *crosses)}
     return labels_of_shown_groups(records, groups, crossed, least=least)[0]
 
 
 class CellFrames(NamedTuple):
-    """The rows of one cell and of its text space, and what they were computed from."""
+    """The rows of one cell, or of a text space, and what they were computed from."""
 
     identity: str
     frames: list[pl.DataFrame]
 
 
 def cell_frames(
-    cell: Cell, embedded: Mapping[str, NDArray[np.float32]], settings: MetricSettings, *, least: int
+    cell: Cell,
+    embedded: Mapping[str, NDArray[np.float32]],
+    settings: MetricSettings,
+    *,
+    least: int,
+    own: Sequence[OwnMetric] = (),
+    dataset_digest: str | None = None,
+    checkpoint: str | None = None,
 ) -> CellFrames:
-    """Return the rows of every family, and of the text space; groups of fewer than `least` images have no number."""
-    digest = dataset_digest(cell.records, pl.DataFrame(schema=QUARANTINE_SCHEMA))
-    vectors = digest_json([[text, digest_bytes(vector.tobytes())] for text, vector in embedded.items()])
+    """Return the rows of every family; groups of fewer than `least` images have no number.
+
+    Parameters
+    ----------
+    own : sequence of OwnMetric
+        Metrics of an audit file's own.
+    dataset_digest : str, optional
+        By default that of the records.
+    checkpoint : str, optional
+        Sha256 of the weights, where they are files.
+    """
+    digest = dataset_digest or digest_of(cell.records, pl.DataFrame(schema=QUARANTINE_SCHEMA))
+    vectors = _vectors_digest(embedded)
     hashes = [[name, logits.suite.hash, cell.rows(name).sum().item()] for name, logits in cell.logits.items()]
-    identity = digest_json([__version__, cell.model, digest, vectors, hashes, vars(settings)])
-    space = [load_suite(name) for name in TEXT_SPACE_SUITES]
-    known = [suite for suite in space if all(text in embedded for text in suite.texts)]
-    frames = [family_rows(family, cell, settings=settings) for family in FAMILIES.values()]
+    code = [[metric.name, metric.digest] for metric in own]
+    identity = digest_json([__version__, cell.model, digest, vectors, hashes, vars(settings), *code])
+    families = [own_family(own) if family is OWN_METRICS else family for family in FAMILIES.values()]
+    frames = [family_rows(family, cell, settings=settings) for family in families]
     if least > 1:
         persons = personal_attributes(cell.records)
         frames = [without_small_groups(frame, persons, least=least) for frame in frames]
-    lineage = [with_lineage(frame, cell_id=identity, dataset_digest=digest) for frame in frames]
-    lineage.append(with_lineage(text_space_rows(cell.model, known, embedded, settings=settings), cell_id=identity))
-    return CellFrames(identity, lineage)
+    lineage = {"cell_id": identity, "dataset_digest": digest, "checkpoint_sha256": checkpoint}
+    return CellFrames(identity, [with_lineage(frame, **lineage) for frame in frames])
+
+
+def text_space_frames(
+    model: str, embedded: Mapping[str, NDArray[np.float32]], settings: MetricSettings, *, checkpoint: str | None = None
+) -> CellFrames:
+    """Return the rows of a model's text space, of the suites whose texts have vectors."""
+    suites = [load_suite(name) for name in TEXT_SPACE_SUITES]
+    known = [suite for suite in suites if all(text in embedded for text in suite.texts)]
+    identity = digest_json([__version__, model, _vectors_digest(embedded), vars(settings)])
+    rows = text_space_rows(model, known, embedded, settings=settings)
+    return CellFrames(identity, [with_lineage(rows, cell_id=identity, checkpoint_sha256=checkpoint)])
+
+
+def _vectors_digest(embedded: Mapping[str, NDArray[np.float32]]) -> str:
+    return digest_json([[text, digest_bytes(vector.tobytes())] for text, vector in embedded.items()])
 
 
 def table_of(cells: Sequence[CellFrames], settings: MetricSettings, margins: Mapping[str, float]) -> pl.DataFrame:
-    """Return the metric table of some cells; q is over all of them."""
-    return metric_table(
+    """Return the metric table of some cells; q is over all of them.
+
+    Probe rates that are normalised over single and mixed tests stand only where both were made.
+    """
+    table = metric_table(
         [frame for cell in cells for frame in cell.frames],
         audit_id=digest_json([*(cell.identity for cell in cells), dict(margins)]),
         confidence=settings.confidence,
         margins=margins,
         permutations=settings.permutations,
+    )
+    cell = ["model", "dataset"]
+    joint = (pl.col("metric") == "probe_rate_normalised") & (pl.col("definition") == "joint")
+    mixed = table.filter(suite="trident_mixed").select(cell).unique()
+    alone = table.filter(joint).join(mixed, on=cell, how="anti").select(cell).unique()
+    return (
+        pl.concat([table.filter(~joint), table.filter(joint).join(alone, on=cell, how="anti")])
+        if alone.height
+        else table
     )
 
 
@@ -384,6 +435,21 @@ def asked_suites(
     return chosen
 
 
+def _left_out(
+    suites: Sequence[str | Suite] | None, asked: Sequence[Suite], records: pl.DataFrame, *, classes: str | None
+) -> dict[str, str]:
+    """Return what was not asked -> why: suites that these labels cannot answer, tests that need further labels."""
+    ids = {suite.id for suite in asked}
+    why = {"pata_captions": "the labels have no `scene`"}
+    if {*TRIDENT_SUITES} & ids and not records["auto_gender"].count():
+        why["mixed Trident tests"] = "the labels have no `auto_gender`"
+    for name in TRIDENT_SUITES:
+        lacks = classes is None and _label_set(records, False) is None
+        why[name] = "no column holds a label set of these suites" if lacks else "the labels have no `auto_gender`"
+    absent = {name for name in _by_default() if name not in ids} if suites is None else set()
+    return {name: reason for name, reason in why.items() if name in absent or name == "mixed Trident tests"}
+
+
 def _by_default() -> list[str]:
     left_out = {"gender_labels", *VARIANT_OF}
     return [name for name in suite_names() if name not in left_out]
@@ -433,7 +499,7 @@ def _embedded(given: Texts, suites: Sequence[Suite], *, width: int) -> dict[str,
             raise EncodingError(
                 f"{len(lacking)} of {len(texts)} texts have no vector",
                 where="text_features",
-                found=f"nothing for `{lacking[0]}`",
+                found=f"nothing for {examples(f'`{text}`' for text in lacking)}",
                 expected="a vector for every text of `plumbline.prompts`",
             )
         wanted = [*texts, *(text for text in further if measured and text in given)]

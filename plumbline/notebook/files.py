@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,20 @@ from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, load_suit
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.config.audit import Audit as AuditFile
+from plumbline.config.own import own_metrics, own_questions, require_own_code
 from plumbline.datasets.extended import label_shares
 from plumbline.datasets.ingestion import dataset_digest, ingest
+from plumbline.datasets.preview import require_fit
 from plumbline.datasets.records import Ingested, Reader
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS, answers
+from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS, Capability, answers
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.cell import texts_of
 from plumbline.metrics.family import MetricSettings
-from plumbline.notebook.audits import CellFrames, cell_frames, cell_of_vectors, table_of
+from plumbline.metrics.text_space import TEXT_SPACE_SUITES
+from plumbline.notebook.audits import CellFrames, cell_frames, cell_of_vectors, table_of, text_space_frames
 from plumbline.notebook.inputs import records_of
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs, render
 from plumbline.report.reading import Reading
@@ -73,12 +77,13 @@ def audit_in_memory(
     home: Path,
     start: Path,
     place: Callable[[str], Path],
+    refused: Mapping[str, Sequence[str]] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> AuditedFile:
     """Audit every encoder of an audit file on every dataset; only embeddings are kept, below the home.
 
-    Mitigations, automatic gender labels, models that answer in words and predictions that were made elsewhere are the
-    pipeline's: what depends on them is left out, and the report says so.
+    Mitigations, automatic gender labels, zero-shot accuracy, models that answer in words and predictions that were made
+    elsewhere are the pipeline's: what depends on them is left out, and result and report say so (`left_out`).
 
     Parameters
     ----------
@@ -88,48 +93,50 @@ def audit_in_memory(
         Where embeddings are kept, and where relative paths start.
     place : callable
         From the `root` of a dataset to its folder.
+    refused : mapping of str to sequence of str, optional
+        Datasets that are known to be refused -> why; they are not read.
 
     Raises
     ------
     ConfigError
         If the file asks nothing that can be computed in memory.
     PlumblineError
-        If a dataset cannot be read.
+        If the file says `strict` and a dataset or an encoder is refused, or code of its own breaks its contract.
     """
     settings = MetricSettings(**audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49))
-    data = {dataset: _read(audit, dataset, place, progress) for dataset in dict.fromkeys(d for d, _ in audit.cells)}
-    absent: list[AbsentCell] = []
-    encoders: dict[str, EncoderSummary] = {}
-    frames: list[CellFrames] = []
-    suites: dict[str, Suite] = {}
-    for model in audit.used_encoders:
+    require_own_code(audit, lambda dataset: place(audit.datasets[dataset].root))
+    wrong = {dataset: "; ".join(reasons) for dataset, reasons in (refused or {}).items()}
+    data: dict[str, _Data] = {}
+    for dataset in dict.fromkeys(d for d, _ in audit.cells if d not in wrong):
+        try:
+            data[dataset] = _read(audit, dataset, place, progress)
+        except PlumblineError as error:
+            if audit.strict:
+                raise
+            wrong[dataset] = error.in_short
+    absent = [AbsentCell(model, dataset, wrong[dataset]) for dataset, model in audit.cells if dataset in wrong]
+    done = _Done()
+    for model in audit.used_encoders if data else ():
+        datasets = [dataset for dataset, of in audit.cells if of == model and dataset in data]
         try:
             encoder, files = _encoder(audit, model, home=home, start=start)
         except PlumblineError as error:
             if audit.strict:
                 raise
-            absent += [AbsentCell(model, dataset, error.in_short) for dataset, of in audit.cells if of == model]
+            absent += [AbsentCell(model, dataset, error.in_short) for dataset in datasets]
             continue
-        encoders[model] = _summary(audit, model, encoder, files)
-        for dataset in (dataset for dataset, of in audit.cells if of == model):
-            cell_suites = list(_asked(audit, dataset, model, encoder))
-            if not cell_suites:
-                absent.append(
-                    AbsentCell(model, dataset, "nothing that is asked of it can be computed without the pipeline")
-                )
-                continue
-            suites |= {suite.hash: suite for suite in cell_suites}
-            frames.append(
-                _audited(audit, dataset, model, data[dataset], encoder, cell_suites, settings, home, progress)
-            )
-    if not frames:
+        done.encoders[model] = _summary(audit, model, encoder, files)
+        absent += _audit_encoder(
+            audit, model, encoder, {each: data[each] for each in datasets}, settings, home, done, progress
+        )
+    if not done.frames:
         raise ConfigError(
             "nothing of this audit file can be audited",
             where=name,
             found="; ".join(f"{one.model} on {one.dataset}: {one.reason}" for one in absent) or "no encoder is asked",
             expected="an encoder under `encoders`, a dataset under `datasets`, and `audit: [{}]`",
         )
-    table = table_of(frames, settings, dict(audit.equivalence))
+    table = table_of(done.frames, settings, dict(audit.equivalence))
     summary = AuditSummary(
         audit_id=table["audit_id"][0] if table.height else "",
         title=audit.title,
@@ -140,18 +147,73 @@ def audit_in_memory(
         resamples=settings.resamples,
         confidence=settings.confidence,
         minimum_group=settings.min_group,
+        own_questions=own_questions(audit),
     )
-    datasets = tuple(_described(audit, dataset, one) for dataset, one in data.items())
     inputs = ReportInputs(
-        summary, datasets, tuple(encoders.values()), absent=tuple(absent), suites=tuple(suites.values())
+        summary,
+        tuple(_described(audit, dataset, one) for dataset, one in data.items()),
+        tuple(done.encoders.values()),
+        absent=tuple(absent),
+        not_tried=left_out(audit, done.asked),
+        suites=tuple(done.suites.values()),
+        in_memory=True,
     )
     return AuditedFile(table, inputs)
 
 
+@dataclass
+class _Done:
+    """What is computed so far: encoders, rows, and the suites that were asked, of each cell and by hash."""
+
+    encoders: dict[str, EncoderSummary] = field(default_factory=dict)
+    frames: list[CellFrames] = field(default_factory=list)
+    asked: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    suites: dict[str, Suite] = field(default_factory=dict)
+
+
+def left_out(audit: AuditFile, asked: Mapping[tuple[str, str], Sequence[str]]) -> tuple[AbsentCell, ...]:
+    """Return what the audit file asks and an audit in memory leaves out, by model and dataset.
+
+    Parameters
+    ----------
+    asked : mapping of (str, str) to sequence of str
+        (dataset, encoder) -> the suites that were asked.
+    """
+    told = []
+    for (dataset, model), suites in asked.items():
+        reasons = [
+            _WHY_NOT.get(name, f"`{name}`: this encoder cannot answer it")
+            for name in audit.cells[dataset, model]
+            if name not in suites
+        ]
+        if {*suites} & {*TRIDENT_SUITES}:
+            reasons.append(
+                "mixed Trident tests, and rates normalised over both: they need automatic gender labels, which the "
+                "pipeline gives"
+            )
+        if mitigations := audit.mitigated.get((dataset, model)):
+            reasons.append(f"mitigations ({', '.join(mitigations)}): the pipeline fits and judges them")
+        told += [AbsentCell(model, dataset, reason) for reason in reasons]
+    told += [
+        AbsentCell(model, dataset, "models that answer in words: the pipeline asks them")
+        for model, dataset in audit.designs
+    ]
+    return tuple(told)
+
+
+_WHY_NOT = {
+    ZERO_SHOT: f"`{ZERO_SHOT}`: the pipeline computes it",
+    "trident_composite": "`trident_composite`: it needs automatic gender labels, which the pipeline gives",
+}
+
+
 def _read(audit: AuditFile, dataset: str, place: Callable[[str], Path], progress: Progress) -> _Data:
+    """Read a dataset; one that the pipeline's checks would refuse is refused."""
     entry = audit.datasets[dataset]
     reader, root = entry.open_reader(), place(entry.root)
     ingested = ingest(reader, root, dataset=dataset, progress=partial(progress, f"{dataset}: reading"))
+    limit = audit.thresholds.quarantine_rate if entry.quarantine_rate is None else entry.quarantine_rate
+    require_fit(ingested, reader.declaration, dataset=dataset, balance=entry.balance, most_refused=limit)
     return _Data(reader, root, ingested, dataset_digest(ingested.records, ingested.quarantine))
 
 
@@ -193,6 +255,35 @@ def _asked(audit: AuditFile, dataset: str, model: str, encoder: DualEncoder) -> 
             yield suite
 
 
+def _audit_encoder(
+    audit: AuditFile,
+    model: str,
+    encoder: DualEncoder,
+    data: Mapping[str, _Data],
+    settings: MetricSettings,
+    home: Path,
+    done: _Done,
+    progress: Progress,
+) -> list[AbsentCell]:
+    """Add the rows of an encoder on some datasets and of its text space, and return where it was asked nothing."""
+    cache, nothing = ShardCache(UPath(home / _EMBEDDINGS)), []
+    for dataset, one in data.items():
+        asked = list(_asked(audit, dataset, model, encoder))
+        if not asked:
+            reason = "nothing that is asked of it can be computed without the pipeline"
+            nothing.append(AbsentCell(model, dataset, reason))
+            continue
+        done.asked[dataset, model] = tuple(suite.id for suite in asked)
+        done.suites |= {suite.hash: suite for suite in asked}
+        done.frames.append(_audited(audit, dataset, model, one, encoder, asked, settings, cache, progress))
+    shared = Capability.EMBED_IMAGES in FAMILIES[encoder.family].offers
+    if shared and any(name in done.asked for name in ((dataset, model) for dataset in data)):
+        texts = list(texts_of(load_suite(name) for name in TEXT_SPACE_SUITES))
+        embedded = dict(zip(texts, embed_texts(encoder, texts, cache).array))
+        done.frames.append(text_space_frames(model, embedded, settings, checkpoint=encoder.weights_sha256))
+    return nothing
+
+
 def _audited(
     audit: AuditFile,
     dataset: str,
@@ -201,10 +292,11 @@ def _audited(
     encoder: DualEncoder,
     asked: list[Suite],
     settings: MetricSettings,
-    home: Path,
+    cache: ShardCache,
     progress: Progress,
 ) -> CellFrames:
-    records, cache = data.ingested.records, ShardCache(UPath(home / _EMBEDDINGS))
+    records, declared = data.ingested.records, data.reader.declaration
+    family, chosen = FAMILIES[encoder.family], audit.datasets[dataset].filters
     engine = audit.engine.model_dump(include={"batch_rows", "workers", "decoder"})
     if encoder.crop is None:
         engine["decoder"] = "pillow"
@@ -218,7 +310,7 @@ def _audited(
         progress=partial(progress, f"{dataset} | {model}: embedding"),
         **engine,
     )
-    attributes = [name for name in records.columns if name in data.reader.declaration.attributes or "×" in name]
+    own = [name for name in records.columns if name in declared.attributes or "×" in name]
     cell, texts = cell_of_vectors(
         images.array,
         lambda wanted: embed_texts(encoder, wanted, cache).array,
@@ -226,12 +318,21 @@ def _audited(
         asked,
         name=model,
         dataset=dataset,
-        filters=audit.datasets[dataset].filters,
-        logit="dot" if FAMILIES[encoder.family].logit == "dot" else "scaled_cosine",
+        filters={suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in asked},
+        logit="dot" if family.logit == "dot" else "scaled_cosine",
         logit_scale=encoder.logit_scale,
-        unlabelled=not data.reader.declaration.of_people,
+        shared_space=Capability.EMBED_IMAGES in family.offers,
+        unlabelled=not declared.base_attribute,
     )
-    return cell_frames(cell, texts, settings, least=data.reader.least_shown)
+    return cell_frames(
+        cell,
+        texts,
+        settings,
+        least=data.reader.least_shown,
+        own=own_metrics(audit),
+        dataset_digest=data.digest,
+        checkpoint=encoder.weights_sha256,
+    )
 
 
 def _summary(audit: AuditFile, model: str, encoder: DualEncoder, files: CheckpointFiles) -> EncoderSummary:

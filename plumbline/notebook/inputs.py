@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS
 from plumbline.digests import digest_bytes
-from plumbline.errors import DatasetError, EncodingError, ImageRejected
+from plumbline.errors import DatasetError, EncodingError, ImageRejected, examples
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -282,7 +282,10 @@ def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attribute
         )
     if lacking := [name for name in attributes if name not in table.columns]:
         raise DatasetError(
-            "the labels have no such column", where="attributes", found=lacking[0], expected=", ".join(table.columns)
+            "the labels have no such column",
+            where="attributes",
+            found=examples(lacking),
+            expected=", ".join(table.columns),
         )
     known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *attributes) if name in table.columns]
     if labels is not None and not known:

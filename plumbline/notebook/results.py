@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,11 +50,15 @@ class Audit:
     settings : MetricSettings
     cell : Cell
         The responses and labels that the numbers are of.
+    left_out : mapping of str to str
+        Suites and tests that the labels cannot answer -> why. Mitigations, zero-shot accuracy, automatic labels and
+        models that answer in words are the pipeline's.
     """
 
     table: pl.DataFrame
     settings: MetricSettings
     cell: Cell
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reading(self) -> Reading:
@@ -201,8 +205,13 @@ class Audit:
         return judged(with_q(frames), limits or {}, significance=self.reading.significance)
 
     def __repr__(self) -> str:
-        """Return what was audited, and the strongest findings."""
-        return "\n".join([self._title, *(f"- {finding.sentence}" for finding in self.findings[:_SHOWN])])
+        """Return what was audited, the strongest findings, and what was left out."""
+        found = [f"- {finding.sentence}" for finding in self.findings[:_SHOWN]]
+        return "\n".join([self._title, *found, *([self._absent] if self.left_out else [])])
+
+    @property
+    def _absent(self) -> str:
+        return "Left out: " + "; ".join(f"{name} ({why})" for name, why in self.left_out.items()) + "."
 
     @property
     def _title(self) -> str:
@@ -212,7 +221,8 @@ class Audit:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self.findings[:_SHOWN])
         tables = "".join(_html_table(self.scores) if self.scores.height else "")
-        return f"<p><b>{html.escape(self._title)}</b></p><ul>{items}</ul>{tables}"
+        absent = f"<p>{html.escape(self._absent)}</p>" if self.left_out else ""
+        return f"<p><b>{html.escape(self._title)}</b></p><ul>{items}</ul>{tables}{absent}"
 
 
 def _html_table(scores: pl.DataFrame) -> str:

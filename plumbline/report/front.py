@@ -492,7 +492,7 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
-    """Return what was audited in at most five lines."""
+    """Return what was audited in at most six lines."""
     models = [_counted(len(inputs.encoders), "encoder")] if inputs.encoders else []
     if inputs.lvlms:
         answers = count(sum(one.rows for one in inputs.lvlms))
@@ -513,6 +513,9 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
     )
     if inputs.absent:
         lines.append(f"Without numbers: {_counted(len(inputs.absent), 'pair')} of a model and a dataset.")
+    if inputs.in_memory and inputs.not_tried:
+        parts = _counted(len(inputs.not_tried), "part")
+        lines.append(f"Audited in memory: {parts} of what was asked need the pipeline; What is absent lists them.")
     return tuple(lines)
 
 

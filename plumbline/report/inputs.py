@@ -204,7 +204,8 @@ class ReportInputs:
     geometry : DataFrame or None
         Columns of `GEOMETRY_SCHEMA`: the words of each model's text space, of all models one after the other.
     not_tried : tuple of AbsentCell
-        Mitigations that a cell does not allow; the cell has numbers all the same.
+        Mitigations that a cell does not allow, and what an audit in memory leaves out; the cell has numbers all the
+        same.
     effects : DataFrame or None
         Columns of `plumbline.metrics.paired.comparisons.EFFECT_SCHEMA`.
     published : DataFrame or None
@@ -222,6 +223,8 @@ class ReportInputs:
         What changed since the audit before; None where there was none.
     suites : tuple of Suite
         The prompt suites that encoders were asked.
+    in_memory : bool
+        Whether the audit was made in memory, without what only the pipeline does.
     """
 
     audit: AuditSummary
@@ -240,6 +243,7 @@ class ReportInputs:
     language: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     changes: Changes | None = None
     suites: tuple[Suite, ...] = ()
+    in_memory: bool = False
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

@@ -11,7 +11,7 @@ from documentation.repository_pages import PROJECT
 from plumbline.commands import terminal
 from plumbline.commands.main import app
 from plumbline.config.file import read_audit
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, PlumblineError
 
 CHECKPOINT = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
 PEOPLE = 30
@@ -111,3 +111,60 @@ def test_an_audit_that_is_bound_to_fail_stops_before_it_embeds_in_the_words_of_c
         run("audit")
     assert said in str(refused.value)
     assert not (here / ".plumbline" / "embeddings").exists()
+
+
+def test_what_only_images_tell_refuses_a_dataset_and_the_others_are_audited(here):
+    """Too many broken files are found when they are read; another dataset, of the table alone refused, is not read."""
+    run("init", "staff", "--model", CHECKPOINT)
+    for person in range(4):
+        (here / "staff" / "photos" / f"{person}.jpg").write_text("no image")
+    with pytest.raises(ConfigError, match="nothing of this audit file can be audited") as refused:
+        run("audit", "--config", "audit.yaml")
+    for said in (
+        "13.3% of the images cannot be read; `datasets.staff.quarantine_rate` or `thresholds.quarantine_rate` allows",
+        "photos/0.jpg (line 2): the content is not an image",
+        "photos/2.jpg (line 4)",
+        "; and 1 more",
+    ):
+        assert said in str(refused.value), said
+    content = yaml.safe_load((here / "audit.yaml").read_text())
+    content["datasets"]["faces"] = content["datasets"]["staff"] | {"quarantine_rate": 0.5}
+    content["datasets"]["lopsided"] = content["datasets"]["faces"] | {"balance": {"team": [0.6, 0.7]}}
+    content["audit"] = [{"suites": ["crime"]}]
+    (here / "audit.yaml").write_text(yaml.safe_dump(content))
+    done = run("audit")
+    assert done.exit_code == 1, "a dataset is left out"
+    table = pl.read_parquet(here / ".plumbline" / "metric_table.parquet")
+    assert set(table["dataset"].drop_nulls()) == {"faces", "text"}, "text: a model's text space"
+    assert "left out, mitigations (" in done.stdout and "will be refused: lopsided" in done.stdout
+    page = (here / ".plumbline" / "report.html").read_text()
+    assert "What was not tried, and why" in page and "the pipeline fits and judges them" in page
+    assert "Without numbers: 2 pairs of a model and a dataset." in page
+
+
+def test_a_metric_of_ones_own_is_computed_in_memory_and_a_broken_one_is_told(here):
+    run("init", "staff", "--model", CHECKPOINT)
+    (here / "near.py").write_text(
+        "import numpy as np\n\n\ndef first(scores, event, codes, groups):\n"
+        "    hit = event[scores.argmax(axis=1)]\n    sizes = np.bincount(codes, minlength=groups)\n"
+        "    return np.divide(np.bincount(codes, hit, groups), sizes, out=np.full(groups, np.nan), where=sizes > 0)\n"
+    )
+    content = yaml.safe_load((here / "audit.yaml").read_text())
+    content |= {
+        "audit": [{"suites": ["crime"], "mitigations": []}],
+        "statistics": {"resamples": 100, "permutations": 100},
+    }
+    content["metrics"] = {"first": {"function": "near:first", "resamples": 100}}
+    (here / "audit.yaml").write_text(yaml.safe_dump(content))
+    done = run("audit")
+    assert done.exit_code == 0 and "left out" not in done.stdout
+    table = pl.read_parquet(here / ".plumbline" / "metric_table.parquet")
+    by = ["attribute", "group", "event"]
+    own, same = table.filter(metric="own_metric"), table.filter(metric="outcome_proportion", definition="top1")
+    joined = own.join(same, on=by)
+    assert joined.height >= 5 and joined["value"].equals(joined["value_right"], null_equal=True)
+    (here / "near.py").write_text("def first(scores):\n    return 1\n")
+    checked = run("check")
+    assert checked.exit_code == 2 and "its arguments" in checked.stdout
+    with pytest.raises(PlumblineError, match="its arguments"):
+        run("audit")

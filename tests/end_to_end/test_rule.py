@@ -100,7 +100,7 @@ def test_a_refused_dataset_is_refused_from_its_verdict(home, instance):
     datasets[DATASET]["balance"] = {"race": [0.3, 0.4]}
     edited(home, datasets=datasets)
     code, first = home.run("audit")
-    assert code == 1 and "check label_balance failed: race" in first
+    assert code == 1 and "check label_balance failed: " in first and ".balance.race` asks for " in first
     before, said = runs(instance), [line for line in first.splitlines() if "check label_balance failed" in line]
     code, second = home.run("audit")
     assert code == 1
