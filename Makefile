@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-growth bench-utility trust docs notebooks screenshots ui report clean help
+        bench-generation bench-language bench-notebook bench-growth bench-utility trust docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -78,6 +78,9 @@ bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, again
 
 bench-utility: $(READY)  ## plan and audit of 50,000 images in 1,000 classes, laid out as ImageNet's
 	@$(BIN)/python -m benchmarks.utility
+
+bench-notebook: $(READY)  ## what a notebook waits for: imports, and an audit of 1,000 vectors, with their bars
+	@$(BIN)/python -m benchmarks.notebook
 
 bench-growth: $(READY)  ## time and memory of 1,000 to 1,000,000 records, with the exponents' bar
 	@$(BIN)/python -m benchmarks.growth

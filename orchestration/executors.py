@@ -44,7 +44,7 @@ def chosen_executor() -> dg.ExecutorDefinition:
             "what this executor needs is not installed",
             where=VARIABLE,
             found=f"{name}: {error}",
-            hint="pip install -c constraints.txt -e '.[scale]'",
+            hint=".venv/bin/python -m pip install -c constraints.txt -e '.[scale]'",
         ) from error
     settings = _settings()
     # Dagster would say it when the first run starts.

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import EntryPoint
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import plumbline
 from orchestration.command_line import app
-from plumbline.commands.main import PIPELINE
+from plumbline.commands.main import PIPELINE, mlflow_app
 from plumbline.commands.main import app as light
 from plumbline.errors import PlumblineError
 from resources.checkout import PROJECT
@@ -73,6 +74,16 @@ def test_the_command_of_the_wheel_names_every_command_of_the_pipeline_that_it_la
     assert not own & set(PIPELINE)
     with pytest.raises(PlumblineError, match=r"`plumbline ui` is a command of the pipeline[\s\S]*make audit"):
         CliRunner().invoke(light, ["ui"], catch_exceptions=False)
+
+
+def test_every_entry_point_leads_into_the_wheel_and_says_where_the_pipeline_is(monkeypatch):
+    points = [METADATA["project"]["scripts"], *METADATA["project"]["entry-points"].values()]
+    targets = [target for group in points for target in group.values()]
+    loaded = [EntryPoint("plumbline", target, "any").load() for target in targets]
+    assert all(target.startswith("plumbline.") for target in targets) and all(map(callable, loaded))
+    monkeypatch.setattr("plumbline.commands.main._in_checkout", lambda: False)
+    with pytest.raises(PlumblineError, match=r"a command of the pipeline[\s\S]*make audit"):
+        mlflow_app()
 
 
 def test_the_wheel_holds_the_library_alone_and_a_checkout_is_a_path_that_no_folder_shadows(tmp_path):

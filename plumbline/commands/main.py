@@ -23,16 +23,22 @@ PIPELINE = (
 """Commands that need the pipeline."""
 
 
+def _of_pipeline(command: str, hint: str) -> PlumblineError:
+    return PlumblineError(
+        f"{command} is a command of the pipeline, which is not part of the installed package",
+        where=sys.prefix,
+        expected="a checkout of the project: there `make audit` sets it up, and `.venv/bin/plumbline` has it",
+        hint=hint,
+    )
+
+
 class _Commands(TyperGroup):
     """Commands of the package; of those of the pipeline it says where they are."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in PIPELINE:
-            raise PlumblineError(
-                f"`plumbline {args[0]}` is a command of the pipeline, which is not part of the installed package",
-                where=sys.prefix,
-                expected="a checkout of the project: there `make audit` sets it up, and `.venv/bin/plumbline` has it",
-                hint=f"the package itself has: {', '.join(self.list_commands(ctx))}",
+            raise _of_pipeline(
+                f"`plumbline {args[0]}`", f"the package itself has: {', '.join(self.list_commands(ctx))}"
             )
         return super().resolve_command(ctx, args)
 
@@ -90,9 +96,20 @@ def run(commands: typer.Typer) -> None:
         sys.exit(2)
 
 
+def _in_checkout() -> bool:
+    return (Path(__file__).parents[2] / "orchestration" / "command_line.py").is_file()
+
+
 def main() -> None:
     """Run the command of the checkout that this package lies in, or the package's own."""
-    if (Path(__file__).parents[2] / "orchestration" / "command_line.py").is_file():
+    if _in_checkout():
         import_module("orchestration.command_line").main()
     else:
         run(app)
+
+
+def mlflow_app() -> Any:
+    """Return MLflow's server behind the pipeline's guard: MLflow finds this by its entry point `mlflow.app`."""
+    if not _in_checkout():
+        raise _of_pipeline("`mlflow server --app-name plumbline`", "`mlflow server` without it serves as MLflow does")
+    return import_module("orchestration.guard").mlflow_app()

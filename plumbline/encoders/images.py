@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +21,7 @@ from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdenti
 from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
 from plumbline.images.decoding import decode, plain_jpeg_size, read_recorded_image
+from plumbline.imports import of_extra
 from plumbline.storage import ShardCache
 from plumbline.version import library_version
 
@@ -306,15 +306,7 @@ def _is_turned(data: bytes) -> bool:
 
 
 def _simplejpeg() -> Any:
-    try:
-        return importlib.import_module("simplejpeg")
-    except ImportError as error:
-        raise EncodingError(
-            "the fast decoder needs the package simplejpeg",
-            found="not installed",
-            expected="simplejpeg",
-            hint="pip install -c constraints.txt -e '.[fast]', or set `decoder: pillow`",
-        ) from error
+    return of_extra("simplejpeg", "fast", instead="set `engine.decoder: pillow` in the audit file")
 
 
 # The proof that a checkpoint's embeddings stay the same where the fast decoder reads the images.

@@ -14,6 +14,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.config.parts import Part
 from plumbline.errors import ConfigError
+from plumbline.imports import of_extra
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:/[A-Za-z0-9._~/-]*)?")
@@ -221,7 +222,8 @@ _scrubbing = _Scrubbing()
 
 def _scrub_logs(key: EndpointKey) -> None:
     # A logger's filter does not see the records of those below it, so each of them needs it.
-    import httpx2  # noqa: F401  (makes the loggers)
+    of_extra("httpx2", "lvlm")  # makes the loggers
+    of_extra("stamina", "lvlm")
 
     _scrubbing.add(key)
     names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] in _LIBRARIES]

@@ -26,7 +26,7 @@ from plumbline.encoders.images import (
     with_pillow,
 )
 from plumbline.encoders.torch_encoder import grey_levels
-from plumbline.errors import EncodingError, ImageRejected
+from plumbline.errors import ConfigError, EncodingError, ImageRejected
 from plumbline.storage import ShardCache
 from resources.checkout import PROJECT
 
@@ -283,6 +283,6 @@ def test_an_encoder_with_another_preprocessing_is_refused(photographs, cache):
 
 def test_without_the_package_the_error_says_how_to_install_it(photographs, cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    with pytest.raises(EncodingError, match=r"simplejpeg[\s\S]*pip install[\s\S]*\[fast\]"):
+    with pytest.raises(ConfigError, match=r"simplejpeg[\s\S]*pip install[\s\S]*\[fast\]"):
         embed(Cropping(), photographs, cache)
     assert embed(Cropping(), photographs, cache, decoder="pillow").work.computed_shards == 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from plumbline.errors import ConfigError
 from plumbline.http.chat import ChatClient
-from plumbline.http.settings import EndpointSettings, is_loopback
+from plumbline.http.settings import EndpointSettings, is_loopback, read_key
 
 PASTED = "sk-proj-THIS-is-a-key-0123456789"
 
@@ -107,6 +110,13 @@ def test_a_key_in_place_of_its_variables_name_is_refused_and_not_repeated():
 def test_values_out_of_bounds(more):
     with pytest.raises(ValidationError):
         EndpointSettings.model_validate({"urls": ["https://host/v1"], "model": "m", **more})
+
+
+def test_without_the_extra_the_error_says_what_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stamina", None)
+    monkeypatch.setenv("MY_KEY", "secret-of-a-test")
+    with pytest.raises(ConfigError, match=r"stamina[\s\S]*extra `lvlm`[\s\S]*pip install 'plumbline\[lvlm\]'"):
+        read_key(made("https://a/v1", key_variable="MY_KEY"))
 
 
 def test_settings_are_frozen_and_survive_json():
