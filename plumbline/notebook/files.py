@@ -310,7 +310,7 @@ def _audited(
         progress=partial(progress, f"{dataset} | {model}: embedding"),
         **engine,
     )
-    own = [name for name in records.columns if name in declared.attributes or "×" in name]
+    attributes = [name for name in records.columns if name in declared.attributes or "×" in name]
     cell, texts = cell_of_vectors(
         images.array,
         lambda wanted: embed_texts(encoder, wanted, cache).array,

@@ -12,6 +12,7 @@ from assets.embeddings import StoredPrompts
 from assets.images import stored_embeddings
 from assets.metrics import metric_settings
 from plumbline.catalog.schema import IDENTIFYING
+from plumbline.commands.places import dataset_place
 from plumbline.config.audit import Audit
 from plumbline.metrics.registry import FAMILIES
 from plumbline.notebook.files import audit_in_memory
@@ -63,7 +64,7 @@ def test_the_command_in_memory_gives_the_numbers_of_the_pipeline_and_says_what_i
         name="audit.yaml",
         home=tmp_path,
         start=PROJECT,
-        place=lambda root: workspace.dataset_root("fairface"),
+        place=lambda root: dataset_place(root, home=workspace.home),
     )
     # Mitigations have rows of the images that they are judged on, before them too.
     whole = workspace.lake.read_table("metric_table").filter(pl.col("definition") != "test_rows", condition="before")
