@@ -151,7 +151,8 @@ class Present:
     def standing(self) -> "Standing":
         """Return which cells and generative models have numbers that hold now."""
         with unrecorded():
-            present = Present(self.workspace, sources=self)
+            # What is forced is computed anew, and holds until then.
+            present = Present(self.workspace, sources=self) if self._forced else self
             encoders, models = _cells(present), _models(present)
         return Standing(encoders.current, [*encoders.absent, *models.absent], models.models)
 

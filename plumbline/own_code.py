@@ -26,7 +26,7 @@ from pydantic import AfterValidator
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.provenance.code_versions import code_parts, read_source
+from plumbline.provenance.code_versions import code_parts, syntax_digest
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _OWN_PACKAGE = "plumbline"
@@ -254,7 +254,7 @@ def _tree(path: Path) -> ast.Module:
 
 def _syntax_digest(path: Path) -> str:
     _tree(path)
-    return read_source(path.read_text("utf-8")).digest
+    return syntax_digest(path.read_text("utf-8"))
 
 
 def _imported(reference: str, path: Path) -> ModuleType:

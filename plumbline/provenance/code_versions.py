@@ -106,7 +106,7 @@ def code_parts(
     parts = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in shells:
         path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
-        parts[name] = _digest(path.read_text("utf-8"))
+        parts[name] = syntax_digest(path.read_text("utf-8"))
     parts |= {path: digest_file(PACKAGE / path) for path in files}
     for name, source in modules.items():
         parts[name] = source.digest
@@ -118,9 +118,19 @@ def code_parts(
 
 
 @cache
-def _digest(text: str) -> str:
-    """Return the digest of a shell's source: families share theirs, and to read a syntax tree takes a while."""
-    return read_source(text).digest
+def syntax_digest(text: str) -> str:
+    """Return the digest of a module's syntax tree, without docstrings."""
+    return _digest(ast.parse(text))
+
+
+def _digest(tree: ast.Module) -> str:
+    """Return the digest of a tree, and take its docstrings away."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node, clean=False
+        ):
+            node.body = node.body[1:]
+    return digest_bytes(ast.dump(tree).encode())[:16]
 
 
 def closure(*modules: str) -> dict[str, Source]:
@@ -202,12 +212,7 @@ def read_source(text: str, folder: Path = Path()) -> Source:
             below |= {str(word.value.value) for word in node.keywords if isinstance(word.value, ast.Constant)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             files |= set(_named_files(node.value, folder))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body = node.body[1:]
-    digest = digest_bytes(ast.dump(tree).encode())
-    return Source(digest[:16], sorted(imports), sorted(below), sorted(files))
+    return Source(_digest(tree), sorted(imports), sorted(below), sorted(files))
 
 
 def _named_files(text: str, folder: Path) -> Iterator[str]:

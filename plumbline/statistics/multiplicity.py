@@ -35,20 +35,21 @@ a time, over all encoders and datasets; the parity differences of an outcome and
 
 
 def q_values(p: ArrayLike) -> NDArray[np.float64]:
-    """Return Benjamini-Hochberg adjusted p-values of one family (Benjamini & Hochberg 1995), by scipy.
+    """Return Benjamini-Hochberg adjusted p-values of one family (Benjamini & Hochberg 1995).
+
+    Those of `scipy.stats.false_discovery_control`, without importing all of `scipy.stats`, a second of every report.
 
     Parameters
     ----------
     p : (m,) float
         nan is a test that was not made: it stays nan and does not count in m.
     """
-    from scipy.stats import false_discovery_control
-
     values = np.asarray(p, dtype=np.float64)
     q = np.full(values.shape, np.nan)
-    tested = ~np.isnan(values)
-    if tested.any():
-        q[tested] = false_discovery_control(values[tested], method="bh")
+    tested = np.flatnonzero(~np.isnan(values))
+    order = tested[np.argsort(values[tested])]
+    rates = values[order] * (order.size / np.arange(1, order.size + 1))
+    q[order] = np.minimum.accumulate(rates[::-1])[::-1].clip(0, 1)
     return q
 
 
