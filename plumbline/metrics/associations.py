@@ -25,6 +25,7 @@ from plumbline.metrics.inputs import as_generator
 from plumbline.metrics.markedness import markedness_parts
 from plumbline.metrics.perception import Perception, correlation_rows, perception_of
 from plumbline.reasons import Reasons, joined, reason, small_groups_reason
+from plumbline.statistics.cluster_bootstrap import undefined
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
@@ -130,12 +131,14 @@ def sc_weat(
         What is compared between partitions: the difference of means over its standard error, sqrt(s_A² / a + s_B² / b),
         which keeps the level of the test where the groups have unequal spread (Janssen 1997; Chung & Romano 2013), or
         the difference itself, as in the paper. The two agree where both groups have equally many images; a group of
-        one image has no spread, and the difference itself is compared.
+        one image has no spread, and the difference itself is compared. Where the groups differ in size and the smaller
+        has 2 to 39 images, the studentised p is no less than Welch's; where no partition is as extreme, it comes from
+        a fitted tail (`plumbline.statistics.permutation.tail_p_values`).
     strict : bool
         False: partitions that tie with the observed one (to 1e-12) count as extreme, and with random partitions p is
         (1 + count) / (1 + permutations). True: the share of strictly more extreme partitions, as the paper writes it.
     ddof : int
-        Of the standard deviation: 1, or 0.
+        Delta degrees of freedom of the standard deviation: 1 or 0. An interval is of the effect size with 1.
     interval : bool or float
         Whether the effect sizes, with `ddof` 1, are returned with intervals of 95%, or of the confidence that is given.
 
@@ -161,6 +164,8 @@ def sc_weat(
     m = columns.shape[1]
     if members.all() or not members.any():
         nothing, empty = np.full(m, np.nan), joined(reason("empty_group"))
+        if interval is not False:
+            return EstimateArray(nothing, nothing, nothing, p=nothing, n=np.full(m, len(columns)), reason=(empty,) * m)
         category = Association(np.nan, np.nan, np.nan, False, empty)
         return Associations(nothing, nothing, nothing, False, category, empty)
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
@@ -217,11 +222,13 @@ def _checked(
     if not np.isfinite(columns).all():
         bad = np.argwhere(~np.isfinite(columns))[0]
         raise MetricError("a similarity is not finite", where=f"row {bad[0]}, column {bad[1]}")
-    if permutations < 1 or alternative not in ("greater", "less", "two-sided") or test not in get_args(Test):
+    if permutations < 1:
+        raise MetricError("a test needs permutations", found=f"permutations={permutations}", expected="at least 1")
+    if alternative not in ("greater", "less", "two-sided") or test not in get_args(Test):
         raise MetricError(
             "unknown test",
-            found=f"permutations={permutations}, alternative={alternative!r}, test={test!r}",
-            expected='at least 1; "greater", "less" or "two-sided"; "studentised" or "raw_means"',
+            found=f"alternative={alternative!r}, test={test!r}",
+            expected='"greater", "less" or "two-sided"; "studentised" or "raw_means"',
         )
     return columns, members
 
@@ -276,6 +283,8 @@ def weat(
             "embeddings of different dimensions cannot be compared", found=[e.shape for e in unit_embeddings]
         )
     if not all(len(e) for e in unit_embeddings):
+        if interval is not False:
+            return undefined(reason("empty_set"), n=len(x) + len(y))
         return Association(np.nan, np.nan, np.nan, False, joined(reason("empty_set")))
     targets = np.concatenate(unit_embeddings[:2])
     association = targets @ unit_embeddings[2].mean(axis=0) - targets @ unit_embeddings[3].mean(axis=0)

@@ -1,4 +1,4 @@
-"""Confounds: how responses change with an attribute that is not protected, such as pose, lighting, a smile or age."""
+"""Confounds: how cosines change with pose, lighting and smiling, beside age, race and gender, which are protected."""
 
 from __future__ import annotations
 

@@ -125,10 +125,10 @@ def max_skew(
         With 0.5, rates are (x + ½) / (n + 1): defined where a group has no event. In general
         (x + s) / (n + 2s).
     interval : bool or MetricSettings
-        Whether interval and p are computed, by resampling the images within their groups and by shuffling the groups;
-        settings instead of True say how often.
+        Whether to compute interval and p, by resampling images within groups and permuting group labels. Settings in
+        place of True set the number of draws and the confidence; their seed is not used.
     seed : int or Generator
-        Of the draws.
+        Of resampling and permutations.
 
     Returns
     -------
@@ -152,15 +152,14 @@ def max_skew(
     >>> import plumbline
     >>> plumbline.max_skew([12, 8], [100, 100]).value
     0.5
-    >>> predicted, race = ["thief", "person", "thief", "person"] * 50, ["Black", "Black", "Black", "White"] * 50
-    >>> skew = plumbline.max_skew(predicted, groups=race, event="thief", smoothing=1 / 2, interval=True, seed=1)
-    >>> round(skew.value, 1), skew.p < 0.001
-    (66.9, True)
+    >>> skew = plumbline.max_skew([60, 30], [200, 200], interval=True, seed=1)
+    >>> skew.value, round(skew.ci_low, 1), round(skew.ci_high, 1), skew.p < 0.001
+    (1.0, 0.3, 2.0, True)
     """
     counts, totals = checked_counts(*counted(event_counts, group_totals, groups=groups, event=event), least_groups=2)
     if over_pairs not in ("mean", "max") or (smoothing is not None and not smoothing > 0):
         raise MetricError(
-            "unknown variant of Max Skew",
+            "Max Skew has no such variant",
             found=f"over_pairs={over_pairs!r}, smoothing={smoothing!r}",
             expected='over_pairs "mean" or "max"; smoothing None or positive',
         )
@@ -302,8 +301,9 @@ def parity_difference(
     Returns
     -------
     Estimate or EstimateArray
-        One event, or (e,). In [0, 1], 0 is parity; an interval where it is asked for. Empty groups are left
-        out and named in `reason`; nan with fewer than two others.
+        One event, or (e,). In [0, 1], 1 is parity; an interval where it is asked for; `reason` says "below four fifths"
+        under 0.8, a rule for selections that people wish for: of a harmful event it is a screening value only. nan if
+        the event never happens: there is then nothing to share out.
 
     Examples
     --------
@@ -345,7 +345,8 @@ def impact_ratio(
     -------
     Estimate or EstimateArray
         One event, or (e,). In [0, 1], 1 is parity; an interval where it is asked for; `reason` says "below four fifths"
-        under 0.8. nan if the event never happens: there is then nothing to share out.
+        under 0.8, a rule for selections that people wish for: of a harmful event it is a screening value only. nan if
+        the event never happens: there is then nothing to share out.
 
     Examples
     --------
@@ -361,7 +362,7 @@ def impact_ratio(
         counts,
         totals,
         batched_impact_ratio,
-        lambda value: joined(empty_groups_reason(totals) or impact_ratio_reason(value)),
+        lambda value: joined(empty_groups_reason(totals), impact_ratio_reason(value)),
     )
 
 

@@ -1,8 +1,8 @@
-"""Metrics of one's own: a value a group from documented arrays, with the project's resampling around it.
+"""User-defined metrics: a function that returns one value per group, with bootstrap intervals.
 
-A function of an audit file's own gives one value a group. Its interval is that of resamples of the images within each
-group (of whole clusters, where images come in clusters). How far apart the groups lie, largest less smallest, has the
-interval and the permutation test of every disparity (`plumbline.statistics.maxima.estimate_disparity`).
+An audit file names the function. Images are resampled within each group (whole clusters, where images come in
+clusters). How far apart the groups lie, largest less smallest, has the interval and the permutation test of every
+disparity (`plumbline.statistics.maxima.estimate_disparity`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Permutation tests of "no difference between groups" for images that come in clusters, such as counterfactual sets.
 
 What is exchangeable if groups do not differ is the block, all images of one group in one cluster: the images of a
-person as a man are alike beyond what they share with the images of the same person as a woman. So whole blocks are
-dealt out, as in a randomised block design with several observations a plot (Edgington & Onghena 2007, chapters 5 and
-6). Dealing single images is exact only without a variation of cluster × group.
+person as a man are alike beyond what they share with the images of the same person as a woman. So the labels of whole
+blocks are permuted, as in a randomised block design with several observations a plot (Edgington & Onghena 2007,
+chapters 5 and 6). Permuting the labels of images is exact only without a cluster × group interaction.
 
-Blocks are dealt within their cluster; clusters of one group are dealt among themselves. Groups keep their sizes: where
-a block is dealt to a place of another size, its images are thinned out or counted repeatedly.
+Blocks are permuted within their cluster; clusters of one group among themselves. Groups keep their sizes: where a
+block takes the place of one of another size, its images are thinned out or repeated, and the test is approximate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Correlations of two numbers: for many rows that come in clusters, and for a few units."""
+"""Correlation of two variables: of many rows that come in clusters, and of a few units."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Groups:
     Attributes
     ----------
     attribute : str
-        `race`, or `race_gender` for a composite.
+        Such as `race`; `gender_race` for race × gender.
     names : tuple of str
     codes : (n,) int64
         Position in `names`; -1 for images in no group.

@@ -126,7 +126,7 @@ def bca_array(
     replicates : (..., r) float or int
         The statistic of each resample, r at least 1.
     acceleration : (...) float
-        From the jackknife, see `plumbline.statistics.jackknife.acceleration`; nan counts as 0.
+        From the jackknife, see `plumbline.statistics.jackknife.Jackknife.acceleration`; nan counts as 0.
     confidence : float
     null : float, optional
         Value to test: two-sided p by inverting the interval, so p <= 0.05 if and only if the 95% interval excludes the

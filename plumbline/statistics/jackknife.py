@@ -71,12 +71,12 @@ def standard_errors(
     Parameters
     ----------
     influence : (n, ...) float
-        Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n. It is 0 for images
-        outside the compared groups.
+        Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n.
     clusters : (n,) int, optional
         Cluster of each image; by default each image is its own cluster.
     every_unit : bool
-        Also count units with zero influence, such as a value that equals the mean.
+        Count every unit. By default units without any influence are taken for images outside the compared groups and
+        do not count: right for groups within all images, wrong for a mean of values that may equal it.
     """
     errors = ErrorSums(clusters)
     errors.add(np.asarray(influence, dtype=np.float64))

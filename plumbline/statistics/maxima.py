@@ -1,18 +1,18 @@
 """Intervals of maxima over groups: how far apart groups lie, where the data chose the groups that lie furthest apart.
 
-The largest of several differences is not smooth where two of them are equal, nor is a mean of absolute differences at
-0. There the estimate is too large on average, its bootstrap replicates exceed it once more, and no interval of their
-quantiles holds the truth as often as it says, however many images there are (Andrews 2000, Econometrica 68). So each
-end is bounded from the groups themselves, whose levels (rates, means, log rates) are smooth:
+A maximum of differences is not differentiable where two of them tie, nor a mean of absolute differences at 0. There the
+estimate is biased upwards, its bootstrap replicates twice as much, and percentile intervals undercover, however many
+images there are (Andrews 2000, Econometrica 68). So each end is bounded from the groups themselves, whose levels
+(rates, means, log rates) are smooth:
 
 - Which differences may be the largest is decided first: those whose upper end reaches the largest of all lower ends, at
-  the simultaneous level (the contact set of Chernozhukov, Lee & Rosen 2013, Econometrica 81). Clear differences leave a
-  single one, and nothing has to be paid for the others.
+  the simultaneous level (the contact set of Chernozhukov, Lee & Rosen 2013, Econometrica 81). A clear largest
+  difference is left alone, and its interval is an ordinary one.
 - A maximum is bounded below by the largest lower end of those, with Bonferroni's t quantile for their number. Above by
   their largest upper end, each at its own level: the true maximum is one of them, and its own end fails in
   (1 - confidence) / 2.
-- A mean of maxima, such as a mean over pairs of groups, is recentred: differences that may be tied are set equal, those
-  of a pair that may be none to 0, and the bootstrap errors are added to these. What a resample then exceeds them by is
+- A mean of maxima, such as a mean over pairs of groups, is recentred: differences that may tie are set equal, pairs
+  that may not differ to 0, and the bootstrap errors are added to these. What a resample then exceeds them by is
   an upper bound of what the estimate exceeds the truth by.
 - A permutation test that rejects gives a lower bound too: a level's error raises a difference by at most the
   difference of errors, so that what exceeds the permutations' quantile is not due to chance.

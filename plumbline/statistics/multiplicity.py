@@ -1,7 +1,8 @@
 """What many tests and many intervals promise together: false discovery rate, false coverage rate.
 
-q of a metric table is within a family of `FAMILIES`: of the rows of a family with q below 5%, 5% at most are wrong on
-average. A reader of the headlines reads across families: there q is over all rows that headlines are picked from, see
+q of a metric table is the Benjamini-Hochberg adjusted p within a family of `FAMILIES`: the expected share of false
+discoveries among the rows of a family with q below 5% is 5% at most, where tests are independent or positively
+dependent. A reader of the headlines reads across families: there q is over all rows that headlines are picked from, see
 `plumbline.report.findings.as_picked`, and the intervals of what was picked hold the truth in 95% on average.
 """
 

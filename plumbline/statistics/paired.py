@@ -42,7 +42,7 @@ class AnswerDraws:
     resampled_sizes : (g, r) float32
         Group sizes in each replicate: constant, unless whole clusters are drawn.
     halves : (m, g, p) float32
-        Counts within a random half of the images (each chosen with probability ½).
+        Counts within random subsets of the images (each chosen with probability ½), whose predictions are swapped.
     """
 
     counts: NDArray[np.int64]

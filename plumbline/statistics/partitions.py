@@ -671,7 +671,7 @@ _STEP = 16
 """Sizes that differ by at most n / 16 share draws; to add one image costs as much as six in a matrix product."""
 
 _KEPT = 50_000_000
-"""Maximum bytes of a draw that is cached; larger ones are drawn anew. The cache holds eight, enough for a dataset."""
+"""Maximum bytes of a draw that is cached; larger ones are drawn anew. The cache holds four, enough for a dataset."""
 
 
 def random_subset_chains(

@@ -83,8 +83,9 @@ def tail_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]:
     """Return the p-value of values that no draw reaches, from a generalised Pareto tail (Knijnenburg et al. 2009).
 
     The largest 2.5% of the draws, or fewer where these do not fit, less a threshold just below them, are fitted by
-    L-moments (Hosking & Wallis 1987), with an exponential tail where the fitted one would end: p is never 0 and, for
-    the bounded and normal statistics of permutation tests, errs upwards. It is no less than 1 / (`REACH` (1 + draws)).
+    probability-weighted moments (Hosking & Wallis 1987), with an exponential tail where the fitted one would end: p is
+    never 0 and, for the bounded and normal statistics of permutation tests, errs upwards. It is no less than 1 /
+    (`REACH` (1 + draws)).
 
     Parameters
     ----------

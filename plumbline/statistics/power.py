@@ -5,9 +5,9 @@ that is not flagged as small, so that the same difference of a larger group woul
 computed at some levels of p (`LEVELS`) beside the row; which p an audit requires is known when all its rows are there
 (`required_p`), and `value_at` carries the value over. Cohen (1988), Statistical Power Analysis, ch. 1, 2, 6 and 8.
 
-A test that compares with draws finds a difference where four in five values of the alternative lie beyond what the
-draws require; below the floor of their number that is where their fitted tail, from which the test takes its p, has
-that p. The alternative is made of the first draws, moved by a few differences; between these is interpolated.
+The power of a permutation test is the share of simulated alternatives beyond its critical value; a critical value below
+1 / (1 + draws) comes from the tail that is fitted to the draws, as p does there. Alternatives are the first draws,
+moved by a few differences; between these is interpolated.
 """
 
 from __future__ import annotations

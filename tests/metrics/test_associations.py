@@ -384,3 +384,15 @@ def test_power_rises_with_what_is_planted():
     power = [np.mean(p_values(60, beta=beta)[:, 1] <= 0.05) for beta in (-0.3, 0.0, 0.2, 0.4, 0.7)]
     assert power[0] < 0.02 and power[1] < 0.15
     assert power == sorted(power) and power[-1] > 0.9
+
+
+def test_an_empty_side_with_an_interval_is_an_estimate_that_is_undefined():
+    columns = sc_weat([[0.1, 0.2], [0.3, 0.1]], [True, True], interval=True)
+    assert np.isnan(columns.value).all() and len(columns) == 2 and columns[1].reason
+    found = weat(np.empty((0, 2)), [[0, 1]], a=[[1, 0]], b=[[0, 1]], interval=True)
+    assert np.isnan(found.value) and found.n == 1 and found.reason
+
+
+def test_no_permutations_are_refused_by_their_name():
+    with pytest.raises(MetricError, match="permutations=0"):
+        sc_weat([[0.1], [0.3]], [True, False], permutations=0)

@@ -156,6 +156,7 @@ def test_the_four_fifths_flag():
     assert note([80, 100], [1000, 1000]) is None
     assert note([0, 0], [10, 10]) == "the event never happens"
     assert note([1, 1, 0], [10, 10, 0]) == "1 of 3 groups empty, left out"
+    assert note([30, 10, 0], [100, 100, 0]) == "1 of 3 groups empty, left out; below four fifths"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Rows of the robustness family: what is there, that it equals the obvious loop, and what a planted shift gives."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.metrics.registry import FAMILIES, metric_table
-from plumbline.metrics.robustness.rows import template_agreement
+from plumbline.metrics.robustness.rows import rank_agreement, template_agreement
 
 FAMILY = FAMILIES["robustness_metrics"]
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe", "statistic"]
@@ -264,3 +265,9 @@ def test_the_metric_table_has_intervals_of_the_rank_correlation_at_the_confidenc
     wide, narrow = ends(), ends(confidence=0.5)
     assert wide.height and (wide["value"] == narrow["value"]).all()
     assert (wide["ci_low"] < narrow["ci_low"]).all() and (narrow["ci_high"] < wide["ci_high"]).all()
+
+
+def test_p_of_equal_orders_is_that_of_one_order_among_all():
+    for checkpoints in (5, 12):
+        same = np.arange(checkpoints)
+        assert rank_agreement(same, same).p == pytest.approx(1 / math.factorial(checkpoints))

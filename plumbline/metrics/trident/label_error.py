@@ -53,7 +53,7 @@ class CorrectedRates:
 def corrected_rates(
     hits: ArrayLike, sizes: ArrayLike, confusion: ArrayLike, *, confidence: float = 0.95
 ) -> CorrectedRates:
-    """Undo a labeller's errors in rates by its label, class by class.
+    """Correct rates for non-differential misclassification by a labeller, class by class.
 
     With M_at = P(true t | labelled a) among the images of a class whose truth is known, the rate among those labelled
     a is r_a = Σ_t M_at p_t, if errors do not depend on the outcome; so p = M⁻¹ r.
