@@ -284,7 +284,7 @@ def weat(
         )
     if not all(len(e) for e in unit_embeddings):
         if interval is not False:
-            return undefined(reason("empty_set"), n=len(x) + len(y))
+            return undefined(reason("empty_set"), n=len(unit_embeddings[0]) + len(unit_embeddings[1]))
         return Association(np.nan, np.nan, np.nan, False, joined(reason("empty_set")))
     targets = np.concatenate(unit_embeddings[:2])
     association = targets @ unit_embeddings[2].mean(axis=0) - targets @ unit_embeddings[3].mean(axis=0)
