@@ -65,10 +65,7 @@ def in_the_sources(ground: Ground, rng: random.Random, name: str, number: int) -
     shutil.rmtree(faces, ignore_errors=True)
     shutil.copytree(ensure("folder", ground.planted), faces)
     entry = yaml.safe_load((ground.reference.folder / "audit.yaml").read_text())["datasets"]["visitors"]
-    changes = {
-        "datasets": {"visitors": {**entry, "root": str(faces)}}, "lvlms": {}, "generate": [],
-        "labeller": ENCODER,
-    }  # fmt: skip
+    changes = {"datasets": {"visitors": {**entry, "root": str(faces)}}}
     home, cold = ground.home(name, **changes), ground.home(f"{name}-cold", **changes)
     code, output = ground.run(home, "audit")
     assert code == 0, output
@@ -103,9 +100,10 @@ def in_the_sources(ground: Ground, rng: random.Random, name: str, number: int) -
 def _unaccounted(home: Home) -> str:
     """Return how many listed rows are neither accepted nor quarantined with a reason."""
     lake = home.workspace.lake
-    quarantine = lake.read_table("quarantine", partition="visitors")
-    without = quarantine.filter(quarantine["reason"].is_null())
-    return f"{without.height} rows are quarantined without a reason" if without.height else ""
+    without = sum(
+        lake.read_table("quarantine", partition=name)["reason"].null_count() for name in home.workspace.audit.datasets
+    )
+    return f"{without} rows are quarantined without a reason" if without else ""
 
 
 # --- whatever a user may hand in
@@ -267,11 +265,11 @@ HANDED: tuple[Handed, ...] = (
 
 def handed_in(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
     """Hand in something wrong: it is refused with its place, or left out with a reason."""
-    home = ground.home(name, lvlms={}, generate=[]) if number % 3 else ground.home(name)
+    home = ground.home(name)
     try:
         what = HANDED[number % len(HANDED)](home, rng)
-    except (KeyError, IndexError):
-        home = ground.home(name)
+    except KeyError:  # a setting of the other
+        home = ground.home(name, which="generator")
         what = HANDED[number % len(HANDED)](home, rng)
     code, output = ground.run(home, "audit")
     plain = "".join(output.split())

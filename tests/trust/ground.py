@@ -9,9 +9,10 @@ import shutil
 import sqlite3
 import threading
 import time
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,35 +24,39 @@ from forked import Command, Server
 from homes import SHARED, Home, furnish, set_up_stores
 
 from resources.checkout import PROJECT
+from resources.tracking import CELL_TAG
 
 ENCODER, GENERATOR = "small-control-3k", "llava-bazaar"
 SHIPPED = "local-dir:plumbline/world/checkpoints/"
 CANARY = "sk-canary-3b7f1a90"
 """A key that each command is given, and that must be in nothing that it writes or says."""
 
-TRACKING = ("tracked_run", "tracked_answers", "provenance", "audit_record")
-"""Tables that name runs of MLflow and of Dagster, which are new in each home."""
+TRACKING = ("tracked_run", "tracked_answers", "provenance", "audit_record", "audit_diff")
+"""Tables that name runs of MLflow and of Dagster, which are new in each home, or compare with an earlier audit."""
+
+LONGEST_S = 1500
+"""Of one command on a busy machine."""
 
 CHECKS = ("checks", "answer_checks")
 FINISHED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
-def audit_file() -> dict:
-    """Return the settings of the small audit: an encoder, a mitigation and a generative model, seconds in all."""
+def audit_file(which: str = "both") -> dict:
+    """Return the settings of a small audit: of an `encoder` with a mitigation, of a `generator`, or of `both`."""
     visitors = yaml.safe_load((PROJECT / "audit.yaml").read_text())["datasets"]["visitors"]
-    return {
+    common = {
         "title": "A small audit",
-        "labeller": ENCODER,
         "devices": 1,
         "storage": {"shard_rows": 64},
         "statistics": {"resamples": 200, "permutations": 200},
-        "datasets": {
-            "visitors": visitors,
-            "faces": {"reader": "socialcounterfactuals", "root": "planted:socialcounterfactuals"},
-        },
+    }
+    of_encoder = {
+        "labeller": ENCODER,
         "encoders": {ENCODER: {"address": SHIPPED + ENCODER}},
         "mitigations": {"logit_adjustment": {"method": "logit_adjustment"}},
         "audit": [{"suites": ["crime"], "datasets": ["visitors"]}],
+    }
+    of_generator = {
         "lvlms": {"model": {"address": SHIPPED + GENERATOR}},
         "generation": {"decoding": {"max_new_tokens": 4}},
         "generate": [
@@ -61,6 +66,13 @@ def audit_file() -> dict:
             }
         ],
     }  # fmt: skip
+    faces = {"reader": "socialcounterfactuals", "root": "planted:socialcounterfactuals"}
+    of_encoder["datasets"], of_generator["datasets"] = {"visitors": visitors}, {"faces": faces}
+    if which == "encoder":
+        return common | of_encoder
+    if which == "generator":
+        return common | of_generator
+    return common | of_encoder | of_generator | {"datasets": {"visitors": visitors, "faces": faces}}
 
 
 @dataclass
@@ -96,10 +108,23 @@ class Ground:
     stores, planted : Path, optional
         Stores in which nothing has happened and planted images, where they are made already; else they are made below
         the folder.
+    which : str
+        What is audited, as `audit_file` has it.
+
+    Attributes
+    ----------
+    reference : Home
+        In which the audit has been done.
+    points : list of Point
+        What it called.
+    seconds : float
+        How long it took.
     """
 
-    def __init__(self, folder: Path, *, stores: Path | None = None, planted: Path | None = None) -> None:
-        self.folder, self._own, self._preloaded = folder, threading.local(), preloaded()
+    def __init__(
+        self, folder: Path, *, stores: Path | None = None, planted: Path | None = None, which: str = "encoder"
+    ) -> None:
+        self.folder, self.which, self._own, self._preloaded = folder, which, threading.local(), preloaded()
         self.planted = planted or folder / "planted"
         folder.mkdir(parents=True, exist_ok=True)
         if stores is None and not (folder / "stores" / "done").exists():
@@ -125,12 +150,14 @@ class Ground:
         self.seconds = float(took.read_text())
         return home, points(trace, home.workspace.home)
 
-    def home(self, name: str, **changes: object) -> Home:
+    def home(self, name: str, *, which: str = "", **changes: object) -> Home:
         """Return a new home with the small audit's file, in which nothing has run."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (folder / "audit.yaml").write_text(yaml.safe_dump({**audit_file(), **changes}, sort_keys=False))
+        (folder / "audit.yaml").write_text(
+            yaml.safe_dump({**audit_file(which or self.which), **changes}, sort_keys=False)
+        )
         furnish(Home(folder))
         return Home(folder)
 
@@ -153,9 +180,19 @@ class Ground:
         return self._own.server.start(arguments, environment)
 
     def run(self, home: Home, *arguments: str, **environment: str) -> tuple[int, str]:
-        process = self.start(home, *arguments, **environment)
-        output, _ = process.communicate()
-        return process.returncode, output
+        return ended(self.start(home, *arguments, **environment))
+
+
+def ended(process: Command) -> tuple[int, str]:
+    """Wait for a command and return its exit code and output, in which the key must not be."""
+    output, _ = process.communicate(timeout=LONGEST_S)
+    if CANARY in output:
+        raise KeyTold(output[-1500:])
+    return process.returncode, output
+
+
+class KeyTold(Exception):
+    """A command wrote the key to its output."""
 
 
 def numbers(home: Home) -> dict[str, str]:
@@ -190,16 +227,23 @@ def aged(home: Home) -> None:
         os.utime(path, (time.time() - 7200,) * 2)
 
 
-def tracked(home: Home) -> Counter[str]:
-    """Return how many runs of MLflow there are, by status."""
+def tracked(home: Home) -> Counter[tuple[str, str]]:
+    """Return how many runs MLflow has, by status and the cell that they are of."""
     with closing(sqlite3.connect(f"file:{home.workspace.home / 'mlflow.db'}?mode=ro", uri=True)) as store:
         return Counter(
-            status for (status,) in store.execute("SELECT status FROM runs WHERE lifecycle_stage = 'active'")
+            store.execute(
+                "SELECT status, value FROM runs LEFT JOIN tags ON tags.run_uuid = runs.run_uuid AND key = ? "
+                "WHERE lifecycle_stage = 'active'",
+                [CELL_TAG],
+            )
         )
 
 
-def litter(home: Home, reference: Home) -> str:
-    """Return what a finished audit should not leave: temporary files, unfinished or doubled runs, held slots."""
+def litter(home: Home, reference: Home | None = None) -> str:
+    """Return what a finished audit should not leave: temporary files, unfinished or doubled runs, held slots.
+
+    A home in which nothing else was audited has as many runs of MLflow as the reference.
+    """
     left = [str(path.relative_to(home.workspace.home)) for path in home.workspace.home.rglob("*.tmp")]
     history = home.workspace.dagster_home / "history"
     with closing(sqlite3.connect(f"file:{history / 'runs.db'}?mode=ro", uri=True)) as store:
@@ -208,36 +252,87 @@ def litter(home: Home, reference: Home) -> str:
     with closing(sqlite3.connect(f"file:{history / 'runs' / 'index.db'}?mode=ro", uri=True)) as store:
         [(slots,)] = store.execute("SELECT count(*) FROM concurrency_slots WHERE run_id IS NOT NULL")
     left += [f"{slots} slots held"] if slots else []
-    if (runs := tracked(home)) != (expected := tracked(reference)):
-        left.append(f"runs of MLflow {dict(runs)}, not {dict(expected)}")
+    runs = tracked(home)
+    left += [f"{n} runs of MLflow {key}" for key, n in runs.items() if n > 1 or key[0] != "FINISHED"]
+    if reference is not None and (expected := tracked(reference).total()) != runs.total():
+        left.append(f"{runs.total()} runs of MLflow, not {expected}")
     return f"left behind: {', '.join(left[:5])}" if left else ""
 
 
 def canary(home: Home) -> str:
-    """Return the files that hold the key, Parquet and SQLite decoded; "" where none does."""
+    """Return the files beside and in a home that hold the key, whatever they are packed in; "" where none does."""
     held = []
-    for path in home.workspace.home.rglob("*"):
-        if not path.is_file() or "world" in path.relative_to(home.workspace.home).parts[:1]:
-            continue
-        if CANARY.encode() in path.read_bytes() or CANARY in _decoded(path):
-            held.append(str(path.relative_to(home.workspace.home)))
+    for path in home.folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and home.workspace.home / "world" not in path.parents and _holds_key(path):
+                held.append(str(path.relative_to(home.folder)))
     return f"the key is in {', '.join(held[:5])}" if held else ""
 
 
-def _decoded(path: Path) -> str:
-    if path.suffix == ".parquet":
-        return repr(pl.read_parquet(path).rows())
-    if path.suffix == ".db":
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
-            return "\n".join(store.iterdump())
-    if path.suffix in (".html", ".zip"):
-        return "".join(_inflated(part) for part in re.findall(r"[A-Za-z0-9+/=]{200,}", path.read_text("latin-1")))
-    return ""
+def _holds_key(path: Path) -> bool:
+    data = path.read_bytes()
+    if CANARY.encode() in data:
+        return True
+    # What is damaged cannot be unpacked: the bytes as they are have been searched.
+    with contextlib.suppress(Exception):
+        if path.suffix == ".parquet":
+            return CANARY in repr(pl.read_parquet(path).rows())
+        if path.suffix == ".db":
+            return any(_unpacked_holds_key(cell) for cell in _cells(path))
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                return any(_unpacked_holds_key(packed.read(name)) for name in packed.namelist())
+        return _unpacked_holds_key(data)
+    return False
 
 
-def _inflated(text: str) -> str:
-    """Return what a base64 text of the page holds, whatever it was compressed with."""
+def _cells(path: Path) -> Iterator[bytes]:
+    """Give every text and blob of a database, those that are spread over pages whole."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+        store.text_factory = bytes
+        for (table,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in store.execute(f'SELECT * FROM "{table.decode()}"'):
+                yield from (cell for cell in row if isinstance(cell, bytes))
+
+
+def _unpacked_holds_key(data: bytes) -> bool:
+    """Look for the key in bytes, in what they are deflated from, and in what is base64 of something deflated."""
+    if CANARY.encode() in data or CANARY.encode() in _inflated(data):
+        return True
+    return any(
+        CANARY.encode() in _inflated(base64.b64decode(part + b"=" * (-len(part) % 4)))
+        for part in re.findall(rb"[A-Za-z0-9+/]{200,}", data)
+    )
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return what data hold, zlib's, gzip's or bare; nothing where they are not deflated."""
     for mode in (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS):
-        with contextlib.suppress(ValueError, zlib.error):
-            return zlib.decompress(base64.b64decode(text), mode).decode("latin-1")
-    return ""
+        with contextlib.suppress(zlib.error):
+            return zlib.decompressobj(mode).decompress(data)
+    return b""
+
+
+class ProcessList(threading.Thread):
+    """Looks for the key among the arguments of all processes, again and again, as any user of the machine can.
+
+    Attributes
+    ----------
+    seen : list of str
+        Arguments that held it.
+    looks : int
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[str] = []
+        self.looks = 0
+
+    def run(self) -> None:
+        while True:
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    if CANARY.encode() in (arguments := path.read_bytes()):
+                        self.seen.append(arguments.replace(b"\0", b" ").decode("utf-8", "replace"))
+            self.looks += 1
+            time.sleep(0.5)

@@ -7,10 +7,12 @@ Trials are drawn by seed and number, so that any of them can be done again: `mat
 import argparse
 import json
 import random
+import re
 import shutil
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ import interruptions  # noqa: E402
 import parsers  # noqa: E402
 import strangers  # noqa: E402
 from faults import compiler  # noqa: E402
-from ground import Ground, Result  # noqa: E402
+from ground import Ground, KeyTold, ProcessList, Result, canary  # noqa: E402
+from homes import Home  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: E402
 from rich.table import Table  # noqa: E402
@@ -63,28 +66,35 @@ class Kind:
     holds : str
         What a trial asks for.
     run : callable
-        Takes the ground, the trial's random numbers, a name for its home, and its number.
+        Takes the ground, the trial's random numbers, a name for its home, and its number; gives None where this
+        machine cannot try it.
+    on : tuple of str
+        The audits that it is tried on, see `ground.audit_file`; one of them is drawn.
     """
 
     name: str
     trials: int
     holds: str
-    run: Callable[[Ground, random.Random, str, int], Result]
+    run: Callable[[Ground, random.Random, str, int], Result | None]
+    on: tuple[str, ...] = ("encoder", "generator")
 
 
 _WHOLE = "the next audit ends with the reference's bytes, at most a shard's forward passes twice, no litter, no key"
+_ENCODER = ("encoder",)
 KINDS = (
     Kind("kill at any time", 60, _WHOLE, interruptions.kill_at_any_time),
     Kind("kill at a system call", 120, _WHOLE, interruptions.kill_at_a_call),
     Kind("kill of a later command", 40, _WHOLE, interruptions.kill_a_later_command),
-    Kind("SIGINT, SIGTERM, SIGHUP", 15, f"no traceback, the signal's exit code; {_WHOLE}", interruptions.asked_to_stop),
+    Kind("SIGINT, SIGTERM, SIGHUP", 15, f"ended in words or by the signal; {_WHOLE}", interruptions.asked_to_stop),
     Kind("refused by the system", 70, f"words with the place; {_WHOLE}", interruptions.refused_by_the_system),
     Kind("clock jumps", 10, f"the audit ends well; {_WHOLE}", interruptions.clock),
     Kind("damage in a home", 160, "made again or named; no number changes silently", damage.in_the_home),
-    Kind("damage in sources", 40, "the bytes of a cold audit of what is left; no row lost", damage.in_the_sources),
-    Kind("bad input", 150, "refused with place and what was found, or quarantined", damage.handed_in),
-    Kind("endpoints that fail", len(strangers.MODES), "words and no key; complete once it is well", strangers.endpoint),
-    Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers),
+    Kind("damage in sources", 40, "the bytes of a cold audit of what is left; no row lost", damage.in_the_sources,
+         _ENCODER),
+    Kind("bad input", 150, "refused with place and what was found, or quarantined", damage.handed_in, _ENCODER),
+    Kind("endpoints that fail", len(strangers.MODES), "words and no key; complete once it is well", strangers.endpoint,
+         ("generator",)),
+    Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers, _ENCODER),
     Kind("rights and links", 22, "words with the place; nothing outside changed", strangers.other_rights),
     *(
         Kind(f"fuzzed: {name}", 5, f"{FUZZED_AT_ONCE:,} examples are read or refused in words", _fuzzed(name))
@@ -110,7 +120,7 @@ def main() -> int:
     kinds = [kind for kind in KINDS if not asked.only or kind.name in asked.only]
     kept = asked.folder / "trials.jsonl"
     console.print(f"A small audit is done first, and what it calls is noted ({asked.folder}).")
-    ground = Ground(asked.folder)
+    grounds = {which: _ground(asked.folder, which) for which in ("encoder", "generator")}
     done = _done(kept)
     trials = [
         (kind, number)
@@ -119,9 +129,14 @@ def main() -> int:
         for number in _numbers(kind, asked, share)
         if (kind.name, number) not in done
     ]
-    console.print(f"{len(trials)} trials, {len(done)} done before; the small audit takes {ground.seconds:.1f} s.")
-    _run(ground, trials, kept, seconds=asked.hours * 3600, console=console)
+    took = " and ".join(f"{ground.seconds:.1f} s ({which})" for which, ground in grounds.items())
+    console.print(f"{len(trials)} trials, {len(done)} done before; a small audit takes {took}.")
+    _run(grounds, trials, kept, seconds=asked.hours * 3600, console=console)
     return _tell(kinds, kept, console, asked.page)
+
+
+def _ground(folder: Path, which: str) -> Ground:
+    return Ground(folder / which, which=which, planted=folder / "planted")
 
 
 def _numbers(kind: Kind, asked: argparse.Namespace, share: int) -> range:
@@ -136,9 +151,13 @@ def _done(kept: Path) -> set[tuple[str, int]]:
     return {(one["kind"], one["number"]) for one in map(json.loads, kept.read_text().splitlines())}
 
 
-def _run(ground: Ground, trials: list[tuple[Kind, int]], kept: Path, *, seconds: float, console: Console) -> None:
+def _run(
+    grounds: dict[str, Ground], trials: list[tuple[Kind, int]], kept: Path, *, seconds: float, console: Console
+) -> None:
     """Run trials on two threads, each with commands of its own, until the time is over."""
     end, lock, waiting = time.monotonic() + seconds, threading.Lock(), iter(trials)
+    processes = ProcessList()
+    processes.start()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("trials", total=len(trials))
@@ -149,16 +168,15 @@ def _run(ground: Ground, trials: list[tuple[Kind, int]], kept: Path, *, seconds:
                     kind, number = next(waiting, (None, 0))
                 if kind is None:
                     return
-                name = f"{kind.name.replace(' ', '-').replace(':', '')}-{number}"
-                result = _tried(kind, ground, name, number)
+                result = _tried(kind, grounds, number, processes)
+                if result is None:
+                    continue
                 with lock, kept.open("a") as file:
                     file.write(json.dumps({"kind": kind.name, "number": number, **vars(result)}) + "\n")
                     if not result.right:
                         progress.console.print(
                             f"wrong: {kind.name} {number}: {result.what}: {result.why}", markup=False
                         )
-                if result.right:
-                    shutil.rmtree(ground.folder / name, ignore_errors=True)
                 progress.advance(bar)
 
         threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
@@ -168,13 +186,25 @@ def _run(ground: Ground, trials: list[tuple[Kind, int]], kept: Path, *, seconds:
             thread.join()
 
 
-def _tried(kind: Kind, ground: Ground, name: str, number: int) -> Result:
-    import traceback
-
+def _tried(kind: Kind, grounds: dict[str, Ground], number: int, processes: ProcessList) -> Result | None:
+    """Run one trial, then look for the key in all that it left; what was wrong is kept to be looked at."""
+    rng = random.Random(f"{SEED} {kind.name} {number}")
+    ground = grounds[rng.choice(kind.on)]
+    name = f"{re.sub('[^A-Za-z]+', '-', kind.name)}-{number}"
     try:
-        return kind.run(ground, random.Random(f"{SEED} {kind.name} {number}"), name, number)
+        result = kind.run(ground, rng, name, number)
+    except KeyTold as error:
+        result = Result(False, "a command", f"wrote the key to its output: {error}")
     except Exception:
-        return Result(False, "the trial itself", traceback.format_exc()[-1500:])
+        result = Result(False, "the trial itself", traceback.format_exc()[-1500:])
+    if result is None:
+        return None
+    leaked = canary(Home(ground.folder / name)) or "".join(f"the key is an argument of {one}" for one in processes.seen)
+    if leaked and result.right:
+        result = Result(False, result.what, leaked)
+    if result.right:
+        shutil.rmtree(ground.folder / name, ignore_errors=True)
+    return result
 
 
 def _tell(kinds: list[Kind], kept: Path, console: Console, page: Path | None) -> int:
@@ -195,7 +225,9 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
         "# What was tried to break it",
         "",
         f"`make trust` of {date.today()}, seed {SEED}. Each trial is done again by `tests/trust/matrix.py --only KIND",
-        "--from NUMBER --trials 1`; the kinds are described in `tests/trust/`.",
+        "--from NUMBER --trials 1`; the kinds are described in `tests/trust/`. After each, whatever it is, a key that",
+        "all commands were given is searched in what they said, in the process list, and in every file that they left,",
+        "Parquet, databases and what is deflated in them unpacked.",
         "",
         "| kind | tried | right | wrong | a trial is right where |",
         "|---|---|---|---|---|",

@@ -2,13 +2,13 @@
 
 import json
 import os
-import pwd
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from fault_server import Reply, Sent, completion, error, serving
-from ground import CANARY, Ground, Result, canary, differences, numbers
+from ground import CANARY, Ground, Result, differences, ended, numbers
 from homes import Home, edited
 from interruptions import whole_again
 
@@ -80,20 +80,11 @@ def endpoint(ground: Ground, rng: random.Random, name: str, number: int) -> Resu
             "urls": [server.url], "model": "served", "key_variable": "PLUMBLINE_TEST_KEY", "attempts": 2,
             "timeout_s": 0.5, "concurrency": 2,
         }  # fmt: skip
-        home = ground.home(
-            name,
-            encoders={},
-            audit=[],
-            mitigations={},
-            lvlms={"model": {"endpoint": settings}},
-            datasets={"faces": {"reader": "socialcounterfactuals", "root": "planted:socialcounterfactuals"}},
-        )
+        home = ground.home(name, lvlms={"model": {"endpoint": settings}})
         code, output = ground.run(home, "audit")
         wrong = ""
         if "Traceback" in output or code not in (0, 1, 2):
             wrong = f"ends with {code}: {output[-1500:]}"
-        elif CANARY in output:
-            wrong = f"the key is in what is said: {output[-800:]}"
         elif code and server.url not in "".join(output.split()):
             wrong = f"names no endpoint: {output[-800:]}"
         server.answer = lambda sent: completion(_text(sent))
@@ -101,8 +92,6 @@ def endpoint(ground: Ground, rng: random.Random, name: str, number: int) -> Resu
             code, output = ground.run(home, "audit")
             if code or "Traceback" in output:
                 wrong = f"when it is well again the audit ends with {code}: {output[-1500:]}"
-        if not wrong and "the key" not in what:
-            wrong = canary(home)
     return Result(not wrong, what, wrong)
 
 
@@ -130,14 +119,13 @@ def two_writers(ground: Ground, rng: random.Random, name: str, number: int) -> R
     for command in pair:
         processes.append(_begun(ground, home, command))
         time.sleep(rng.choice([0, 0.2, 1, 3]))
-    outputs = [process.communicate()[0] for process in processes]
-    codes = [process.returncode for process in processes]
+    outputs = [ended(process) for process in processes]
     edited(home, statistics={"resamples": 200, "permutations": 200})
     what = f"{' and '.join(pair)} at once"
-    for output, code in zip(outputs, codes, strict=True):
+    for code, output in outputs:
         if "Traceback" in output or code not in (0, 1, 2):
             return Result(False, what, f"ends with {code}: {output[-1500:]}")
-    wrong = whole_again(ground, home, "".join(outputs), passes=False)
+    wrong = whole_again(ground, home, fresh=False)
     return Result(not wrong, what, wrong)
 
 
@@ -150,56 +138,64 @@ def _begun(ground: Ground, home: Home, command: str):
 
 # --- other users and rights
 
-NOBODY = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-_AS_NOBODY = """
-import os, runpy, sys
+# The interpreter may lie where only root may read, so root stays root without its capabilities: the kernel then holds
+# it to the rights of files as it does anybody else.
+_WITHOUT_CAPABILITIES = """
+import ctypes, os, runpy, sys
 os.umask({umask})
 if os.getuid() == 0:
-    os.setgroups([]); os.setgid({gid}); os.setuid({uid})
-sys.argv = ["plumbline", {command!r}]
+    os.setgroups([{group}])
+    libc, none = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint32 * 6)()
+    assert libc.prctl(28, 0x3, 0, 0, 0) == 0, "programs that this one starts would have them again"
+    assert libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), none) == 0
+assert not os.access({forbidden!r}, os.W_OK), "this user may write everywhere"
+sys.argv = ["plumbline", "audit"]
 runpy.run_module("orchestration", run_name="__main__", alter_sys=True)
 """
+ANOTHER, GROUP = 65534, 65533
+"""Who owns what is not this user's, and a group that both are in."""
+
 RIGHTS = (
     "a home of another user", "a home that may only be read", "a file that may not be read",
     "a folder that may not be entered", "a file that may not be written", "a home for two users", "umask 077",
     "a lake behind a link", "a home behind a link", "a link to nowhere in the lake",
     "a link that leads out of the home",
 )  # fmt: skip
+_SUCCEED = ("a home for two users", "umask 077", "a lake behind a link", "a home behind a link")
 
 
-def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
-    """Run a command as a user without rights, or over links: words, no traceback, and nothing lost."""
+def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> Result | None:
+    """Run an audit as a user without rights, or over links: words, no traceback, and nothing lost."""
     what = RIGHTS[number % len(RIGHTS)]
-    if NOBODY is None:
-        return Result(True, f"{what}: only root can become somebody else; left out")
+    if os.getuid() != 0 and what in ("a home of another user", "a home for two users"):
+        return None  # only root can give files away
     home = ground.copy(name)
-    below, owner, umask = home.workspace.home, NOBODY, 0o22
-    readable = [path for path in sorted(below.rglob("*")) if path.is_file() and "world" not in path.parts]
-    for path in (home.folder, *home.folder.rglob("*")):
-        os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
-    victim = rng.choice([path for path in readable if "lake" in path.parts or path.suffix == ".db"])
+    below, umask = home.workspace.home, 0o22
+    victim = rng.choice(
+        [
+            path
+            for path in sorted(below.rglob("*"))
+            if path.is_file() and "world" not in path.parts and ("lake" in path.parts or path.suffix == ".db")
+        ]
+    )
     match what:
         case "a home of another user":
-            for path in (below, *below.rglob("*")):
-                os.chown(path, 0, 0, follow_symlinks=False)
+            _given(below)
         case "a home that may only be read":
             for path in (*below.rglob("*"), below):
                 if not path.is_symlink():
                     path.chmod(0o555 if path.is_dir() else 0o444)
         case "a file that may not be read":
             victim.chmod(0)
-            what += f" ({victim.relative_to(below)})"
         case "a folder that may not be entered":
             victim.parent.chmod(0)
-            what += f" ({victim.parent.relative_to(below)})"
         case "a file that may not be written":
             victim.chmod(0o444)
             victim.parent.chmod(0o555)
-            what += f" ({victim.relative_to(below)})"
         case "a home for two users":
             for path in (below, *below.rglob("*")):
                 if not path.is_symlink():
-                    os.chown(path, 0, owner.pw_gid)
+                    os.chown(path, ANOTHER, GROUP)
                     path.chmod(0o2775 if path.is_dir() else 0o664)
             umask = 0o002
         case "umask 077":
@@ -211,32 +207,54 @@ def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> 
         case "a link to nowhere in the lake":
             victim.unlink()
             victim.symlink_to("/nowhere/at/all")
-            what += f" ({victim.relative_to(below)})"
         case "a link that leads out of the home":
-            outside = home.folder / "outside"
-            outside.write_bytes(b"not to be changed")
-            os.chown(outside, owner.pw_uid, owner.pw_gid)
+            (home.folder / "outside").write_bytes(b"not to be changed")
             victim.unlink()
-            victim.symlink_to(outside)
-            what += f" ({victim.relative_to(below)})"
-    edited_title(home)
-    code_text = _AS_NOBODY.format(umask=umask, uid=owner.pw_uid, gid=owner.pw_gid, command="audit")
-    code, output = ground.run(home, "-c", code_text, HOME=str(home.folder))
-    wrong = ""
-    if "Traceback" in output or code not in (0, 1, 2):
-        wrong = f"ends with {code}: {output[-1500:]}"
-    elif code and str(home.folder) not in "".join(output.split()):
-        wrong = f"names no place: {output[-800:]}"
+            victim.symlink_to(home.folder / "outside")
+    told = what if what in (*_SUCCEED, *RIGHTS[:2]) else f"{what} ({victim.relative_to(below)})"
+    changed = {"resamples": 210, "permutations": 200}
+    wrong = _as_the_user(ground, home, umask, statistics=changed, must_succeed=what in _SUCCEED)
+    if not wrong and what == "a home for two users":
+        _given(below)
+        wrong = _as_the_user(ground, home, umask, statistics={**changed, "resamples": 220}, must_succeed=True)
     if what.startswith("a link that leads out") and (home.folder / "outside").read_bytes() != b"not to be changed":
         wrong = "a file outside of the home was changed"
-    for path in (*home.folder.rglob("*"), home.folder):
+    for path in (home.folder, *home.folder.rglob("*")):
         if not path.is_symlink():
+            os.chown(path, os.getuid(), os.getgid())
             path.chmod(0o755 if path.is_dir() else 0o644)
+    edited(home, statistics={"resamples": 200, "permutations": 200})
     if not wrong:
-        _, output = ground.run(home, "audit")
-        wrong = differences(home, numbers(ground.reference)) if code == 0 else ""
-    return Result(not wrong, what, wrong)
+        code, output = ground.run(home, "audit")
+        if "link" in what and "home" not in what and code in (1, 2) and "Traceback" not in output:
+            wrong = _without_place(home, output)
+        elif code or "Traceback" in output:
+            wrong = f"the next audit ends with {code}: {output[-1500:]}"
+        else:
+            wrong = differences(home, numbers(ground.reference))
+    return Result(not wrong, told, wrong)
 
 
-def edited_title(home: Home) -> None:
-    edited(home, title="As another user")
+def _given(below: Path) -> None:
+    """Give everything to another user; its group stays."""
+    for path in (below, *below.rglob("*")):
+        os.chown(path, ANOTHER if os.getuid() == 0 else -1, -1, follow_symlinks=False)
+
+
+def _as_the_user(ground: Ground, home: Home, umask: int, *, statistics: dict, must_succeed: bool) -> str:
+    """Audit with other settings as a user without rights; returns what is wrong with how it ends."""
+    edited(home, statistics=statistics)
+    forbidden = home.folder / "forbidden"
+    forbidden.touch()
+    forbidden.chmod(0o444)
+    code_text = _WITHOUT_CAPABILITIES.format(umask=umask, group=GROUP, forbidden=str(forbidden))
+    code, output = ground.run(home, "-c", code_text)
+    if "Traceback" in output or code not in (0, 1, 2):
+        return f"ends with {code}: {output[-1500:]}"
+    if code and must_succeed:
+        return f"is refused: {output[-1500:]}"
+    return _without_place(home, output) if code else ""
+
+
+def _without_place(home: Home, output: str) -> str:
+    return "" if str(home.folder) in "".join(output.split()) else f"names no place: {output[-800:]}"
