@@ -63,7 +63,7 @@ def _repeated(ground: Ground, done: list[int], resumed: str) -> str:
     whole = ground.reference.shards()
     made = re.search(r"(\d+) forward passes", resumed)
     again = int(made.group(1)) + sum(done) - sum(whole) if made else 0
-    return f"{again} forward passes were repeated" if again > max(whole) else ""
+    return f"{again} forward passes were repeated" if again > max(whole, default=0) else ""
 
 
 def kill_at_any_time(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
