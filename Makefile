@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-notebook bench-growth bench-utility trust docs notebooks screenshots ui report clean help
+        bench-generation bench-language bench-notebook bench-growth bench-utility trust hashes docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -18,7 +18,8 @@ TESTS = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "n
 $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --report $(VENV)/installed.json -c constraints.txt -e '.[dev]'
+	@$(PYTHON) -I documentation/hashes.py check $(VENV)/installed.json
 	@$(BIN)/python -c 'import torchvision' 2>/dev/null || $(BIN)/python -m plumbline.checkpoints.operators
 	@touch $@
 
@@ -87,6 +88,9 @@ bench-growth: $(READY)  ## time and memory of 1,000 to 1,000,000 records, with t
 
 trust: $(READY)   ## faults of every kind around a small audit, HOURS=1 (needs gcc); writes docs/trust.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/trust/matrix.py --hours $(or $(HOURS),1) --page docs/trust.md
+
+hashes: $(READY) ## hashes.txt anew, of constraints.txt and pyproject.toml (needs uv and a network)
+	@$(PYTHON) -I documentation/hashes.py make
 
 screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (needs Chromium)
 	@$(BIN)/python -m documentation.screenshots

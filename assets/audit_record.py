@@ -8,6 +8,7 @@ import dagster as dg
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.audit import Audit
+from plumbline.provenance.bill_of_materials import installed
 from plumbline.recording import note, unrecorded
 from plumbline.storage import Committed
 from plumbline.storage.lake import TABLE, write_record
@@ -46,6 +47,7 @@ def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult
         audit_id=table.details["audit_id"],
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=settings,
+        software=installed(),
     )
     return materialised(committed, lake=lake, audit_id=table.details["audit_id"], things=len(things))
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from assets.findings import headline_reading
 from assets.model_addresses import model_addresses
@@ -11,6 +12,7 @@ from plumbline.catalog.suites import all_suites
 from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
+from plumbline.provenance.bill_of_materials import SPECIFICATION, bill_of_materials
 from plumbline.provenance.export import Material, provenance_statement
 from plumbline.provenance.forms import Exported, hub_dataset, write_checksums, written
 from plumbline.report.html import explanations_folder
@@ -19,7 +21,7 @@ from plumbline.storage.files import csv_bytes
 from plumbline.version import __version__
 from resources.workspace import Workspace
 
-PROVENANCE, REPORT = "provenance.json", "report.html"
+PROVENANCE, REPORT, MATERIALS = "provenance.json", "report.html", "sbom.cdx.json"
 _SOURCES = ("records", "text_embeddings", "image_embeddings", "generations", "toxicity_scores", "pictured_people")
 
 
@@ -60,8 +62,11 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
         explanations = explanations_folder(workspace.past.audit_id)
         if (report.parent / explanations).is_dir():
             shutil.copytree(report.parent / explanations, partial / explanations)
+    materials = list(_materials(workspace, workspace.lake.require("metric_table")))
+    if workspace.past.software:
+        _write_json(partial / MATERIALS, _bill(workspace, materials))
     (partial / "README.md").write_text(_readme(workspace, report is not None), "utf-8")
-    _write_provenance(workspace, partial)
+    _write_json(partial / PROVENANCE, _statement(workspace, partial, materials))
     write_checksums(partial)
     if folder.exists():
         folder.rmdir()
@@ -91,21 +96,33 @@ def _exported(workspace: Workspace) -> Exported:
     )
 
 
-def _write_provenance(workspace: Workspace, folder: Path) -> None:
+def _bill(workspace: Workspace, materials: list[Material]) -> dict[str, Any]:
     assert workspace.past is not None
-    table = workspace.lake.require("metric_table")
-    statement = provenance_statement(
+    return bill_of_materials(
+        workspace.past.software,
+        materials,
+        audit_id=workspace.past.audit_id,
+        version=workspace.past.software.get("plumbline", __version__),
+        made_at=workspace.past.made_at,
+    )
+
+
+def _statement(workspace: Workspace, folder: Path, materials: list[Material]) -> dict[str, Any]:
+    assert workspace.past is not None
+    return provenance_statement(
         folder,
         _files(folder),
-        _materials(workspace, table),
+        materials,
         audit_id=workspace.past.audit_id,
         version=__version__,
         settings=workspace.past.settings,
         runs=workspace.lake.read_table("provenance").to_dicts(),
         made_at=workspace.past.made_at,
     )
-    text = json.dumps(statement, indent=1, ensure_ascii=False, sort_keys=True)
-    (folder / PROVENANCE).write_text(text + "\n", "utf-8")
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
 
 
 def _materials(workspace: Workspace, table: Committed) -> Iterator[Material]:
@@ -140,6 +157,11 @@ def _sources(workspace: Workspace, committed: Committed) -> Iterator[Material]:
 
 def _readme(workspace: Workspace, with_report: bool) -> str:
     assert workspace.past is not None
+    bill = (
+        f"- `{MATERIALS}`: software, models and datasets: a bill of materials (CycloneDX {SPECIFICATION}).\n"
+        if workspace.past.software
+        else ""
+    )
     report = (
         "- `report.html`: the report, one page that works offline; `explanations/` explains numbers."
         if with_report
@@ -159,7 +181,7 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
 - `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell.
 {report}
 - `{PROVENANCE}`: an in-toto statement (SLSA provenance) of these files and of what they were made from, with digests.
-- `runs.csv`: which Dagster and MLflow runs made each cell.
+{bill}- `runs.csv`: which Dagster and MLflow runs made each cell.
 - `model_cards/`: for each model a section of a Hugging Face model card, with its numbers as evaluation results.
 - `impact_ratios.md`, `impact_ratios.csv`: selection rates and impact ratios in the form of New York City's Local Law
   144. It is no bias audit of a hiring tool; the page says why.

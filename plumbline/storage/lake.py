@@ -353,12 +353,15 @@ class AuditRecord:
         The audit file as it was resolved, without what was left to defaults.
     things : mapping of (str, str) to Committed
         Manifests by name and partition.
+    software : mapping of str to str
+        What was installed then, name -> version; empty in the records of earlier versions.
     """
 
     audit_id: str
     made_at: str
     settings: Mapping[str, Any]
     things: Mapping[tuple[str, str], Committed]
+    software: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -391,12 +394,18 @@ class SeenLake(Lake):
 
 
 def write_record(
-    lake: Lake, things: Iterable[Committed], *, audit_id: str, made_at: str, settings: Mapping[str, Any]
+    lake: Lake,
+    things: Iterable[Committed],
+    *,
+    audit_id: str,
+    made_at: str,
+    settings: Mapping[str, Any],
+    software: Mapping[str, str],
 ) -> Committed:
     """Commit the record of an audit; one of the same audit id is replaced."""
     rows = [vars(thing) | {"details": canonical_json(thing.details)} for thing in things]
     frame = pl.DataFrame(rows, schema=RECORD_SCHEMA, orient="row").sort("name", "partition")
-    details = {"audit_id": audit_id, "made_at": made_at, "settings": dict(settings)}
+    details = {"audit_id": audit_id, "made_at": made_at, "settings": dict(settings), "software": dict(software)}
     return lake.write_table(TABLE, frame, partition=audit_id, details=details)
 
 
@@ -412,7 +421,8 @@ def read_record(lake: Lake, audit_id: str) -> AuditRecord:
     rows = lake.read_table(TABLE, manifest=manifest).iter_rows(named=True)
     committed = (Committed(**row | {"details": json.loads(row["details"])}) for row in rows)
     things = {(thing.name, thing.partition): thing for thing in committed}
-    return AuditRecord(audit_id, manifest.details["made_at"], manifest.details["settings"], things)
+    details = manifest.details
+    return AuditRecord(audit_id, details["made_at"], details["settings"], things, details.get("software", {}))
 
 
 def recorded_audits(lake: Lake) -> dict[str, str]:

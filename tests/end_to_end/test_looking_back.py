@@ -85,6 +85,10 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
     assert "dataset/fairface" in made_from and "prompts/crime" in made_from
     subjects = {s["name"] for s in statement["subject"]}
     assert {"metric_table.parquet", "report.html", "impact_ratios.csv", "model_cards/small-bazaar-3k.md"} <= subjects
+    bill = json.loads((folder / "sbom.cdx.json").read_text())
+    components = {each["name"]: each for each in bill["components"]}
+    assert components["small-bazaar-3k"]["hashes"][0]["content"] == weights
+    assert components["polars"]["version"] == pl.__version__ and "sbom.cdx.json" in subjects
     assert verify_folder(folder).passed and home.run("verify", str(folder))[0] == 0
     (folder / "report.html").write_text("another")
     (folder / "runs.csv").unlink()

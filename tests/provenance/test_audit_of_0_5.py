@@ -41,7 +41,7 @@ def audited_again(workspace, **changed):
     rows = current_table(lake.read_table("metric_table")).with_columns(**changed)
     made = lake.write_table("metric_table", rows, details=lake.require("metric_table").details)
     record = {"audit_id": "f" * 64, "made_at": "2030-01-01T00:00:00+00:00"}
-    write_record(lake, [made], **record, settings=workspace.of_audit(old).past.settings)
+    write_record(lake, [made], **record, settings=workspace.of_audit(old).past.settings, software={})
     return old, "f" * 64
 
 
@@ -99,6 +99,7 @@ def renamed(workspace):
         audit_id=old,
         made_at=past.made_at,
         settings=past.settings | {"lvlms": lvlms},
+        software={},
     )
     return workspace
 

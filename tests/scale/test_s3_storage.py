@@ -104,9 +104,13 @@ def test_an_audit_of_the_past_is_found_by_its_record(workspace):
     lake = workspace.lake
     assert recorded_audits(lake) == {}
     old = lake.write_table("t", FRAME)
-    write_record(lake, [old], audit_id="a" * 64, made_at="2026-01-01T00:00:00+00:00", settings={"title": "t"})
+    write_record(
+        lake, [old], audit_id="a" * 64, made_at="2026-01-01T00:00:00+00:00", settings={"title": "t"}, software={}
+    )
     new = lake.write_table("t", FRAME.head(1))
-    write_record(lake, [new], audit_id="b" * 64, made_at="2026-01-02T00:00:00+00:00", settings={"title": "t"})
+    write_record(
+        lake, [new], audit_id="b" * 64, made_at="2026-01-02T00:00:00+00:00", settings={"title": "t"}, software={}
+    )
     assert list(recorded_audits(lake)) == ["b" * 64, "a" * 64]
     then = RecordedLake(lake.root, read_record(lake, named_audit(lake, "newest~1")))
     assert then.read_table("t").equals(FRAME)

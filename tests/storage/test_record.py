@@ -16,7 +16,7 @@ def made_audit(lake, audit_id, made_at, value):
     """Commit one table as an audit does, and record it."""
     lake.write_table("metrics", pl.DataFrame({"value": [value]}), partition="faces|clip", details={"of": value})
     things = list(lake.all_committed(without=("audit_record",)))
-    write_record(lake, things, audit_id=audit_id, made_at=made_at, settings={"title": audit_id})
+    write_record(lake, things, audit_id=audit_id, made_at=made_at, settings={"title": audit_id}, software={})
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def _unaccounted(home: Home) -> str:
     """Return how many listed rows are neither accepted nor quarantined with a reason."""
     lake = home.workspace.lake
     without = sum(
-        lake.read_table("quarantine", partition=name)["reason"].null_count() for name in home.workspace.audit.datasets
+        lake.read_table("quarantine", partition=name)["code"].null_count() for name in home.workspace.audit.datasets
     )
     return f"{without} rows are quarantined without a reason" if without else ""
 
