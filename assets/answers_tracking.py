@@ -49,7 +49,7 @@ def tracked_answers(
     }
     sent = deliver(context, workspace, tracking, cells, first=NO_INSTRUCTION)
     provenance = _provenance(context, stored, sent.run)
-    committed = lake.write_table("tracked_answers", provenance, partition=stored.model)
+    committed = lake.write_table("tracked_answers", provenance, partition=stored.model, details={"runs": sent.runs})
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
     report = report_link(stored.model)
     return materialised(committed, lake=lake, frame=provenance, report=report, **sent.state)._replace(

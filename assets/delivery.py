@@ -1,7 +1,7 @@
 """What cells and generative models have in common when MLflow is told of them: runs, whose they are, and refusals."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,10 +28,13 @@ class Delivered:
         Id of the run of the model as it is; None where MLflow could not be written.
     state : dict
         What the UI shows of it.
+    runs : dict of str to str
+        Id of each run -> digest of its numbers, with which MLflow is compared later.
     """
 
     run: str | None
     state: dict[str, Any]
+    runs: dict[str, str] = field(default_factory=dict)
 
 
 def deliver(
@@ -52,8 +55,8 @@ def deliver(
     note("tracking_store", value=workspace.tracking_store)
     try:
         runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
-        run, written = runs[first]
-        pages = {condition: tracking.run_page(sent_run) for condition, (sent_run, _) in runs.items()}
+        run, written, _ = runs[first]
+        pages = {condition: tracking.run_page(tracked.run) for condition, tracked in runs.items()}
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
         note("delivered", value=False)
@@ -62,7 +65,7 @@ def deliver(
     for condition, page in pages.items():
         title = "mlflow_run" if condition == first else f"mlflow_run_{condition}"
         state[title] = dg.MetadataValue.url(page)
-    return Delivered(run, state)
+    return Delivered(run, state, {tracked.run: tracked.numbers for tracked in runs.values()})
 
 
 def refusal(metadata: Mapping[str, Any]) -> str | None:

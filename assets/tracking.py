@@ -44,7 +44,7 @@ def tracked_run(
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])
     sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
     provenance = _provenance(context, stored, sent.run)
-    committed = lake.write_table("tracked_run", provenance, partition=stored.partition)
+    committed = lake.write_table("tracked_run", provenance, partition=stored.partition, details={"runs": sent.runs})
     report = report_link(stored.model, stored.dataset)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))

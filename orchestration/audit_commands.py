@@ -23,8 +23,10 @@ from plumbline.commands.terminal import (
     console,
     errors,
     safe,
+    say,
 )
 from plumbline.errors import PlumblineError
+from resources.tracking import TrackingUnavailable
 
 if TYPE_CHECKING:
     from plumbline.config.audit import Audit
@@ -131,7 +133,11 @@ def _say_stopping() -> None:
 
 
 def report_command(
-    config: ConfigOption = None, browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False
+    config: ConfigOption = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    redeliver: Annotated[
+        bool, typer.Option("--redeliver", help="Send to MLflow what it has otherwise than the lake, or lost.")
+    ] = False,
 ) -> None:
     """Write the report again from what is in the lake; no model is loaded. Prints its path.
 
@@ -142,10 +148,15 @@ def report_command(
 
     with audit_lock(workspace), opened(workspace) as instance:
         from orchestration.definitions import defs
-        from orchestration.delivery import deliver_what_is_left
+        from orchestration.delivery import deliver_what_is_left, set_damaged_store_aside
         from orchestration.job_run import run_job
 
-        delivery = deliver_what_is_left(defs, instance, workspace)
+        if redeliver and (aside := set_damaged_store_aside(workspace)):
+            say(f"MLflow's store is damaged; it lies at {aside} now, and a new one is made", style="yellow")
+        try:
+            delivery = deliver_what_is_left(defs, instance, workspace, changed=redeliver)
+        except TrackingUnavailable as error:
+            raise PlumblineError("MLflow cannot be read", where=workspace.tracking_uri, found=error) from error
         written = run_job(defs, instance, "findings", None)
     if delivery.delivered:
         console.print(f"MLflow: {len(delivery.delivered)} cell(s) delivered")

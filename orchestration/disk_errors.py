@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 from plumbline.errors import PlumblineError, StorageError
 from resources.workspace import Workspace
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
 # SQLite says `SQLITE_FULL` of a database that cannot grow, but only that input or output failed of the memory that it
 # shares with other processes, which lies in a file too.
 _UNWELL = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -82,6 +84,17 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
         )
     if _is_refused(error, home) or code == sqlite3.SQLITE_READONLY:
         return ("this user cannot write to the home", "make it writable, or set PLUMBLINE_HOME to a folder of your own")
+    if isinstance(error, OSError) and error.errno in _TOO_MANY:
+        return (
+            "no more files may be open at once; what is finished is kept",
+            "raise the limit (`ulimit -n`) or end other programs, and run the same command to go on",
+        )
+    if _is_below(error, home):
+        return (
+            "a file of the home could not be read or written; what is finished is kept",
+            "see that its disk is mounted and sound (the system's log says more), or set PLUMBLINE_HOME to a local "
+            "disk; then run the same command to go on",
+        )
     return None if code is None else _OF_DATABASES.get(code)
 
 
@@ -97,7 +110,12 @@ def _is_full(error: BaseException) -> bool:
 
 def _is_refused(error: BaseException, home: Path) -> bool:
     """Return whether the system did not let this user write below the home."""
-    if not isinstance(error, OSError) or error.errno not in _REFUSED or not isinstance(error.filename, str | Path):
+    return _is_below(error, home) and error.errno in _REFUSED
+
+
+def _is_below(error: BaseException, home: Path) -> TypeGuard[OSError]:
+    """Return whether the system said it of a file below the home."""
+    if not isinstance(error, OSError) or not isinstance(error.filename, str | Path):
         return False
     return Path(error.filename).absolute().is_relative_to(home.absolute())
 

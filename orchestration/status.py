@@ -6,10 +6,14 @@ from rich.table import Table
 from assets.checks import must_pass
 from assets.gates import CheckNotPassed, check_words, checks_not_passed, refusal
 from assets.up_to_date import Present, Standing
+from orchestration.delivery import changed_in_mlflow
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
 from resources.lvlms import usable_version
+from resources.tracking import TrackingUnavailable
 from resources.workspace import Workspace
+
+_REDELIVER = "`plumbline report --redeliver` sends it again"
 
 
 def print_status(workspace: Workspace, *, console: Console) -> None:
@@ -55,10 +59,25 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
         )
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
+    print_mlflow(workspace, console)
     mend = "mend what failed, then run" if any(failed.values()) else "run"
     console.print(
         _report_line(workspace, cells, f"{mend} `plumbline audit`"), soft_wrap=True, markup=False, highlight=False
     )
+
+
+def print_mlflow(workspace: Workspace, console: Console) -> None:
+    """Say what MLflow holds otherwise than the lake."""
+    try:
+        wrong = changed_in_mlflow(workspace)
+    except TrackingUnavailable as error:
+        line = f"MLflow: {workspace.tracking_uri} cannot be read: {error}; if it is damaged, "
+        console.print(f"{line}{_REDELIVER}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        return
+    for (_, partition), why in wrong.items():
+        console.print(f"  MLflow: {partition}: {why}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if wrong:
+        console.print(f"MLflow differs from the lake; {_REDELIVER}", style="yellow", highlight=False)
 
 
 def _report_line(workspace: Workspace, cells: Standing, advice: str) -> str:

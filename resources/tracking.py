@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plumbline.digests import digest_json
 from plumbline.provenance.tracked_numbers import ON_JUDGED, sections
 from resources.workspace import Workspace
 
@@ -103,12 +104,20 @@ class TrackedCell:
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers that its run shows: of a curve the last point that is written."""
+        last = {key: curve[_steps(curve)[-1]] for key, curve in self.curves.items() if len(curve)}
+        # Where a store keeps zero, it keeps no sign.
+        return {key: float(value) + 0.0 for key, value in {**self.headlines, **self.metrics, **last}.items()}
+
 
 class TrackedRun(NamedTuple):
-    """The MLflow run of a cell: its id, and whether it was written now."""
+    """The MLflow run of a cell: its id, whether it was written now, and the digest of its numbers."""
 
     run: str
     written: bool
+    numbers: str
 
 
 class TrackingUnavailable(Exception):
@@ -195,20 +204,57 @@ class Tracking:
         of_cell = f"tags.`{CELL_TAG}` = '{cell.cell}'"
         whole = []
         for earlier in client.search_runs([experiment], of_cell):
-            if earlier.info.status == "FINISHED" and earlier.data.tags.get(FORM_TAG) == _FORM:
+            finished = earlier.info.status == "FINISHED" and earlier.data.tags.get(FORM_TAG) == _FORM
+            if finished and earlier.data.metrics == cell.numbers:
                 whole.append(earlier.info.run_id)
-            else:  # of an earlier form, or half written by what was killed or by a store that went away
+            else:  # of an earlier form, with other numbers than the lake's, or half written by what was killed
                 client.delete_run(earlier.info.run_id)
         if whole:
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
                 client.set_tag(whole[0], name, cell.tags[name])
-            return TrackedRun(str(whole[0]), written=False)
+            return TrackedRun(str(whole[0]), False, digest_json(cell.numbers))
         tags = {CELL_TAG: cell.cell, FORM_TAG: _FORM, **cell.tags}
         run = client.create_run(experiment, run_name=cell.name, tags=tags).info.run_id
         model = None if cell.model is None else self._model(client, experiment, cell.model)
         self._log(client, run, cell, model)
         client.set_terminated(run, status="FINISHED")
-        return TrackedRun(str(run), written=True)
+        return TrackedRun(str(run), True, digest_json(cell.numbers))
+
+    def changed(self, runs: Mapping[str, str]) -> dict[str, str]:
+        """Return the runs that are not as they were written, each with what is wrong with it.
+
+        Parameters
+        ----------
+        runs : mapping of str to str
+            Id -> digest of the numbers, as `write` returned them.
+
+        Raises
+        ------
+        TrackingUnavailable
+            If the store cannot be used.
+        """
+        from mlflow.exceptions import MlflowException
+
+        gone = "is not there any more"
+        local = self._workspace.tracking_uri.startswith("sqlite:")
+        if not runs or (local and not (self._workspace.home / "mlflow.db").exists()):
+            return dict.fromkeys(runs, gone)  # a client would make a store
+        wrong = {}
+        with self._resting_on_error():
+            client = self.client()
+            for run, numbers in runs.items():
+                try:
+                    kept = client.get_run(run)
+                except MlflowException as error:
+                    if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                        raise
+                    wrong[run] = gone
+                    continue
+                if kept.info.lifecycle_stage != "active":
+                    wrong[run] = "was deleted"
+                elif kept.info.status != "FINISHED" or digest_json(kept.data.metrics) != numbers:
+                    wrong[run] = "has other numbers than the lake"
+        return wrong
 
     def _model(self, client: Any, experiment: str, model: TrackedModel) -> str:
         """Return the id of a checkpoint among MLflow's models, made on first use; its weights stay where they are."""
@@ -247,11 +293,7 @@ class Tracking:
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
         metrics = [Metric(key, value, 0, 0, **of_model) for key, value in cell.headlines.items()]
         metrics += [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
-        metrics += [
-            Metric(key, curve[step], 0, step)
-            for key, curve in cell.curves.items()
-            for step in range(0, len(curve), max(1, -(-len(curve) // _MOST_POINTS)))
-        ]
+        metrics += [Metric(key, curve[step], 0, step) for key, curve in cell.curves.items() for step in _steps(curve)]
         while parameters or metrics:
             params, parameters = parameters[:_MOST_PARAMETERS], parameters[_MOST_PARAMETERS:]
             room = _MOST - len(params)
@@ -259,6 +301,10 @@ class Tracking:
             metrics = metrics[room:]
         if cell.files:
             _log_files(client, run, cell.files)
+
+
+def _steps(curve: Sequence[float]) -> range:
+    return range(0, len(curve), max(1, -(-len(curve) // _MOST_POINTS)))
 
 
 @contextmanager

@@ -4,12 +4,15 @@ import dagster as dg
 import polars as pl
 import pytest
 import yaml
+from rich.console import Console
 
 from assets.partitions import GRID, LVLMS, cell_key
 from orchestration.audit_commands import say_failed_deliveries, say_undelivered
 from orchestration.delivery import Delivery, deliver_what_is_left
 from orchestration.jobs import JOBS
+from orchestration.status import print_mlflow
 from plumbline.errors import StorageError
+from resources.tracking import TrackingUnavailable
 from resources.workspace import Workspace
 
 ENTRIES = {
@@ -104,3 +107,42 @@ def test_what_is_said_of_a_delivery_names_who_is_at_fault(capsys):
 def test_a_home_without_cells_has_nothing_to_send(workspace, tmp_path):
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         assert deliver_what_is_left(dg.Definitions(), instance, workspace) == Delivery()
+
+
+def test_what_mlflow_has_otherwise_is_sent_where_that_is_asked_for(workspace, tmp_path, monkeypatch):
+    for dataset, run in (("one", "r0"), ("two", "r1")):
+        table = pl.DataFrame({"mlflow_run": [run]})
+        workspace.lake.write_table(
+            "tracked_run", table, partition=cell_key(dataset, "mine"), details={"runs": {run: "d"}}
+        )
+    tracked(workspace, "tracked_answers", "seer", "of-an-earlier-version")
+    wrong = {"r1": "has other numbers than the lake"}
+    monkeypatch.setattr(
+        "orchestration.delivery.Tracking.changed", lambda self, runs: {run: wrong[run] for run in runs if run in wrong}
+    )
+    told = Console(record=True, width=200)
+    print_mlflow(workspace, told)
+    assert told.export_text() == (
+        "  MLflow: two|mine: run r1 has other numbers than the lake\n"
+        "MLflow differs from the lake; `plumbline report --redeliver` sends it again\n"
+    )
+    asked: list = []
+    definitions = definitions_of(workspace, asked, down=None)
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        for name, keys in (("dataset", ["one", "two"]), ("encoder", ["mine"]), ("lvlm", ["seer"])):
+            instance.add_dynamic_partitions(name, keys)
+        assert deliver_what_is_left(definitions, instance, workspace) == Delivery()
+        assert deliver_what_is_left(definitions, instance, workspace, changed=True).delivered == ["two|mine"]
+    assert asked == [("tracked_run", "two|mine")]
+
+
+def test_mlflow_that_cannot_be_read_is_told_with_what_mends_it(workspace, monkeypatch):
+    def refuse(self, runs):
+        raise TrackingUnavailable("DatabaseError: database disk image is malformed")
+
+    tracked(workspace, "tracked_answers", "seer", "r0")
+    monkeypatch.setattr("orchestration.delivery.Tracking.changed", refuse)
+    told = Console(record=True, width=500)
+    print_mlflow(workspace, told)
+    text = told.export_text()
+    assert "malformed" in text and "`plumbline report --redeliver`" in text

@@ -80,6 +80,25 @@ def test_what_is_wrong_with_a_database_is_told_with_a_remedy(workspace, monkeypa
     assert told in said.what and said.hint
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (errno.EMFILE, "no more files may be open at once"),
+        (errno.EIO, "a file of the home could not be read or written"),
+        (errno.ESTALE, "a file of the home could not be read or written"),
+    ],
+)
+def test_what_the_system_says_of_a_file_of_the_home_is_told_with_a_remedy(workspace, code, told):
+    file = workspace.home / "dagster" / "history"
+    said = named(workspace, OSError(code, "no", str(file)))
+    assert told in said.what and said.where == str(file) and said.hint and "what is finished is kept" in said.what
+
+
+def test_what_the_system_says_of_other_files_is_left_as_it_is(workspace):
+    with pytest.raises(OSError, match="elsewhere"), disk_errors_named(workspace):
+        raise OSError(errno.EIO, "no", "/elsewhere/file")
+
+
 def test_a_home_that_may_only_be_read_is_told_at_the_lock(workspace, monkeypatch):
     refused = OSError(errno.EROFS, "Read-only file system", str(workspace.home / "audit.lock"))
     monkeypatch.setattr(Path, "open", lambda *_: raise_(refused))

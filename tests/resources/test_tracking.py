@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from orchestration.delivery import set_damaged_store_aside
 from plumbline.report.scorecard import QUESTIONS
 from resources.checkout import PROJECT
 from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, TrackedModel, Tracking, TrackingUnavailable
@@ -49,8 +50,8 @@ def tracking(fresh, tmp_path, monkeypatch):
 
 
 def test_a_cell_is_written_once_and_found_again(tracking):
-    run, written = tracking.write(CELL)
-    again, written_again = tracking.write(TrackedCell("c1", "x", tags={"plumbline.dagster_run": "r2"}))
+    run, written, _ = tracking.write(CELL)
+    again, written_again, _ = tracking.write(replace(CELL, name="x", tags={"plumbline.dagster_run": "r2"}))
     assert (written, written_again) == (True, False) and run == again
     found = tracking.client().get_run(run)
     assert found.info.status == "FINISHED" and len(found.data.metrics) == 1200 and len(found.data.params) == 120
@@ -58,9 +59,41 @@ def test_a_cell_is_written_once_and_found_again(tracking):
 
 
 def test_the_losses_of_a_training_are_a_curve(tracking):
-    run, _ = tracking.write(TrackedCell("c3", "z", curves={"loss/debiasing": [0.5, 0.25, 0.125]}))
+    run, *_ = tracking.write(TrackedCell("c3", "z", curves={"loss/debiasing": [0.5, 0.25, 0.125]}))
     found = tracking.client().get_metric_history(run, "loss/debiasing")
     assert [(point.step, point.value) for point in found] == [(0, 0.5), (1, 0.25), (2, 0.125)]
+
+
+def test_a_number_that_changed_in_mlflow_is_noticed_and_written_again(tracking):
+    loss = {"loss/debiasing": [0.5, 0.25, -0.0]}
+    cells = [replace(CELL, curves=loss), TrackedCell("c2", "y", headlines={"Crime labels by race": -0.0})]
+    runs = {found.run: found.numbers for found in map(tracking.write, cells)}
+    assert tracking.changed(runs) == {}
+    first, second = runs
+    with contextlib.closing(sqlite3.connect(tracking._workspace.home / "mlflow.db", isolation_level=None)) as store:
+        for table in ("metrics", "latest_metrics"):
+            store.execute(f"UPDATE {table} SET value = 8 WHERE run_uuid = ? AND key = 'max_skew/7'", [first])
+    assert tracking.changed(runs) == {first: "has other numbers than the lake"}
+    mended = tracking.write(cells[0])
+    assert mended.written and mended.run != first and tracking.changed({mended.run: mended.numbers}) == {}
+    assert tracking.changed({first: runs[first], "0" * 32: ""}) == {
+        first: "was deleted", "0" * 32: "is not there any more",
+    }  # fmt: skip
+    (tracking._workspace.home / "mlflow.db").unlink()
+    assert tracking.changed({second: runs[second]}) == {second: "is not there any more"}
+    assert not (tracking._workspace.home / "mlflow.db").exists(), "to look makes no store"
+
+
+def test_a_damaged_store_is_set_aside_with_all_that_is_in_it(tracking):
+    run, _, numbers = tracking.write(TrackedCell("c2", "y", metrics={"a": 1.0}))
+    workspace, store = tracking._workspace, tracking._workspace.home / "mlflow.db"
+    assert set_damaged_store_aside(workspace) is None
+    damaged = b"\xff" * 4096 + store.read_bytes()[4096:]
+    store.write_bytes(damaged)
+    with pytest.raises(TrackingUnavailable):
+        Tracking(workspace).changed({run: numbers})
+    aside = set_damaged_store_aside(workspace)
+    assert aside is not None and aside.read_bytes() == damaged and not store.exists()
 
 
 MODEL = TrackedModel("clip", "sha-of-weights", "fairface", "d" * 64, {"address": "here"})
@@ -122,7 +155,7 @@ def test_a_run_of_an_earlier_form_is_replaced(tracking):
     client, experiment = tracking.client(), tracking.experiment()
     old = client.create_run(experiment, tags={CELL_TAG: "c1"}).info.run_id
     client.set_terminated(old)
-    run, written = tracking.write(CELL)
+    run, written, _ = tracking.write(CELL)
     assert written and [found.info.run_id for found in runs_of(tracking, "c1")] == [run]
 
 
@@ -159,7 +192,7 @@ def test_a_delivery_that_was_cut_leaves_one_whole_run_after_the_next(tracking, m
         with pytest.raises(KeyboardInterrupt):
             tracking.write(CELL)
     assert [run.info.status for run in runs_of(tracking, "c1")] == ["RUNNING"]
-    run, written = tracking.write(CELL)
+    run, written, _ = tracking.write(CELL)
     assert written
     [found] = runs_of(tracking, "c1")
     assert (found.info.run_id, found.info.status, len(found.data.metrics)) == (run, "FINISHED", 1200)

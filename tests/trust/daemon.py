@@ -196,11 +196,11 @@ def _held(home: Home) -> dict[str, int]:
     [memory] = [int(line.split()[1]) for line in status if line.startswith("VmRSS:")]
     history = home.workspace.dagster_home / "history"
     runs = history / "runs.db"
-    temporary = [path for path in home.folder.rglob("*.tmp") if path.is_file()]
+    left = [*home.folder.rglob("*.tmp"), *Path(tempfile.gettempdir()).rglob("*")]
     return {
         "memory_mib": memory // 1024,
         "files": len(list(Path("/proc/self/fd").iterdir())),
-        "temporary": len(temporary) + len(list(Path(tempfile.gettempdir()).iterdir())),
+        "temporary": sum(path.is_file() for path in left),
         "runs": _count(runs, "SELECT count(*) FROM runs"),
         "unfinished": _count(runs, "SELECT count(*) FROM runs WHERE status NOT IN ('SUCCESS', 'FAILURE')"),
         "failed": _count(runs, "SELECT count(*) FROM runs WHERE status = 'FAILURE'"),
