@@ -1,6 +1,5 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own."""
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +14,11 @@ from assets.progress import Bars
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.audit_plan import FINDINGS, Stage
-from orchestration.instance import close_orphans, register_partitions, register_slices
+from orchestration.instance import close_orphans, register_partitions, register_slices, sweep_unfinished
 from orchestration.items import Done, Item, ItemRunner
 from orchestration.workers import WorkPlace, work_place
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
-from plumbline.storage.files import sweep
 from resources.workspace import Workspace
 
 TOGETHER = (("datasets",), ("encoders", "slices"), ("cells", "answers"), ("language",), (FINDINGS,))
@@ -173,7 +171,7 @@ class AuditRun:
         """Leave nothing of processes that are gone, and tell Dagster of partitions and sources."""
         if closed := close_orphans(self._instance):
             self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-        if swept := sweep(self._workspace.lake.root, now=time.time()):
+        if swept := sweep_unfinished(self._workspace):
             self._console.print(f"removed {swept} unfinished file(s) of a process that was killed")
         register_partitions(self._instance, self._workspace)
         sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))

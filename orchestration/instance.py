@@ -17,7 +17,7 @@ from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
-from plumbline.storage.files import commit_bytes, require_reachable
+from plumbline.storage.files import commit_bytes, require_reachable, sweep
 from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
@@ -154,6 +154,11 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
                 )
             instance.event_log_storage.free_concurrency_slots_for_run(slot.run_id)
     return len(orphans)
+
+
+def sweep_unfinished(workspace: Workspace) -> int:
+    """Remove files that a killed process left half written, in the home and where results lie; return how many."""
+    return sum(sweep(root, now=time.time()) for root in (UPath(workspace.home), workspace.lake.root))
 
 
 def close_lost(instance: dg.DagsterInstance) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,8 @@ from plumbline.world import layouts, layouts_of_pairs, layouts_of_sets, sources
 from plumbline.world.layouts import bad_files
 
 __all__ = ["KINDS", "PLANTED", "TRUTH_FILE", "bad_files", "ensure", "world_version"]
+
+_HOUR_S = 3600.0
 
 PLANTED = "planted:"
 """Begins the root of a dataset of the planted world."""
@@ -91,6 +94,9 @@ def ensure(kind: str, base: Path) -> Path:
     final = base / f"{kind}-{world_version()}"
     if not final.is_dir():
         base.mkdir(parents=True, exist_ok=True)
+        for left in base.glob(f".{kind}-*"):  # by a process that was killed; another may be at it now
+            if left.stat().st_mtime < time.time() - _HOUR_S:
+                shutil.rmtree(left, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=base))
         try:
             # The two forms of one dataset share a seed.

@@ -1,10 +1,11 @@
 """A home as it is opened: a disk that is full by then, and who holds the lock."""
 
 import fcntl
+import os
 
 import pytest
 
-from orchestration.instance import AuditAlreadyRunning, audit_is_running, audit_lock, opened
+from orchestration.instance import AuditAlreadyRunning, audit_is_running, audit_lock, opened, sweep_unfinished
 from plumbline.errors import StorageError
 from resources.checkout import PROJECT
 from resources.workspace import Workspace
@@ -62,3 +63,19 @@ def test_another_audit_is_given_up_on_after_moments(home, monkeypatch):
         assert 0 < sum(waits) < 1 and audit_is_running(home), "the first one still has it"
     with audit_lock(home):
         pass
+
+
+def test_what_a_killed_process_left_is_swept_in_the_home_and_where_results_lie(tmp_path):
+    (tmp_path / "audit.yaml").write_text(
+        f"storage: {{root: {tmp_path / 'results'}}}\n"
+        "datasets: {one: {reader: fairface, root: nowhere}}\n"
+        "encoders: {mine: {address: 'local-dir:mine'}}\n"
+        "audit: [{suites: [crime]}]\n"
+    )
+    workspace = Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    left = [tmp_path / place / ".x.0123456789ab.tmp" for place in ("home/quality/pages", "home", "results/records")]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+        os.utime(path, (1000, 1000))
+    assert sweep_unfinished(workspace) == len(left) and not any(path.exists() for path in left)

@@ -23,6 +23,7 @@ for _folder in ("trust", "end_to_end", "generators", "images"):
     sys.path.insert(0, str(Path(__file__).parents[1] / _folder))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import daemon  # noqa: E402
 import damage  # noqa: E402
 import interruptions  # noqa: E402
 import parsers  # noqa: E402
@@ -38,6 +39,7 @@ from resources.checkout import PROJECT  # noqa: E402
 
 SEED = 0
 FUZZED_AT_ONCE = 2_000
+DAEMON = f"the daemon over {daemon.EVENTS} events"
 
 
 def _fuzzed(name: str) -> Callable[[Ground, random.Random, str, int], Result]:
@@ -95,6 +97,7 @@ KINDS = (
     Kind("endpoints that fail", len(strangers.MODES), "words and no key; complete once it is well", strangers.endpoint,
          ("generator",)),
     Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers, _ENCODER),
+    Kind(DAEMON, 1, "memory, open files, temporary files and slots do not grow", daemon.over_events, _ENCODER),
     Kind("rights and links", 22, "words with the place; nothing outside changed", strangers.other_rights),
     *(
         Kind(f"fuzzed: {name}", 5, f"{FUZZED_AT_ONCE:,} examples are read or refused in words", _fuzzed(name))
@@ -235,6 +238,9 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
     for kind in kinds:
         n, well = tried[kind.name], right[kind.name]
         lines.append(f"| {kind.name} | {n} | {well} | {n - well} | {kind.holds} |")
+    lines += ["", "How time and memory grow with the records is in [performance.md](performance.md)."]
+    for one in (one for one in told if one["kind"] == DAEMON and one["right"]):
+        lines += ["", f"The daemon: {one['what']}."]
     wrong = [one for one in told if not one["right"]]
     if wrong:
         lines += ["", "## Wrong", ""]

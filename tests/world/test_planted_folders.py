@@ -3,7 +3,9 @@
 import csv
 import hashlib
 import json
+import os
 import re
+import time
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
@@ -338,3 +340,16 @@ def test_a_jpeg_keeps_the_face():
     image = faces.draw(faces.sample_attributes(1, rng), rng)[0]
     with Image.open(BytesIO(faces.as_jpeg(image))) as decoded:
         assert np.abs(np.asarray(decoded, float) - image).mean() < 6
+
+
+def test_what_a_killed_process_planted_in_part_is_removed_after_an_hour(tmp_path, monkeypatch):
+    def layout(root, rng):
+        root.mkdir()
+        return pl.DataFrame({"path": ["a.jpg"]})
+
+    monkeypatch.setitem(folders.LAYOUTS, "utkface", layout)
+    for name, age_s in ((".utkface-old", 7200), (".utkface-new", 60), (".fairface-old", 7200)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+    folders.ensure("utkface", tmp_path)
+    assert sorted(path.name for path in tmp_path.glob(".*")) == [".fairface-old", ".utkface-new"]
