@@ -238,6 +238,13 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
     for kind in kinds:
         n, well = tried[kind.name], right[kind.name]
         lines.append(f"| {kind.name} | {n} | {well} | {n - well} | {kind.holds} |")
+    planned = sum(kind.trials for kind in kinds)
+    if tried.total() < planned:
+        lines += [
+            "",
+            f"An hour on two free cores is {planned:,} trials; {tried.total():,} of them were done, beside much other",
+            "work. `make trust` goes on where it was, `HOURS=n` does n times as many.",
+        ]
     lines += ["", "How time and memory grow with the records is in [performance.md](performance.md)."]
     for one in (one for one in told if one["kind"] == DAEMON and one["right"]):
         lines += ["", f"The daemon: {one['what']}."]
