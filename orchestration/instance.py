@@ -177,19 +177,29 @@ def pool_slots(instance: dg.DagsterInstance, pool: str, number: int) -> Iterator
     What it had is kept in a file meanwhile, so that an audit after one that was killed knows it too.
     """
     storage, kept = instance.event_log_storage, Path(instance.root_directory) / f"limit-of-{pool}.json"
-    if not kept.exists():
+    before = _kept_limit(kept)
+    if before is None:
         limits = {each.name: each.limit for each in storage.get_pool_limits() if not each.from_default}
-        commit_bytes(UPath(kept), json.dumps(limits.get(pool)).encode())
-    before = json.loads(kept.read_text("utf-8"))
+        before = {"limit": limits.get(pool)}
+        commit_bytes(UPath(kept), json.dumps(before).encode())
     storage.set_concurrency_slots(pool, number)
     try:
         yield
     finally:
-        if before is None:
+        if before["limit"] is None:
             storage.delete_concurrency_limit(pool)
         else:
-            storage.set_concurrency_slots(pool, before)
+            storage.set_concurrency_slots(pool, before["limit"])
         kept.unlink()
+
+
+def _kept_limit(path: Path) -> dict[str, int | None] | None:
+    """Return what an audit that was killed kept of the limit; None where there is nothing that can be read."""
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("limit", ""), int | None) else None
 
 
 def register_partitions(instance: dg.DagsterInstance, workspace: Workspace) -> None:

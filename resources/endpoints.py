@@ -44,10 +44,10 @@ def keep_report(home: Path, model: str, report: EndpointReport) -> None:
 
 def _kept(home: Path, model: str) -> dict[str, Any]:
     try:
-        kept: dict[str, Any] = json.loads(_path(home, model).read_text("utf-8"))
-    except FileNotFoundError:
+        kept = json.loads(_path(home, model).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):  # a damaged note is none: the endpoint is asked again
         return {}
-    return kept
+    return kept if isinstance(kept, dict) and {"entry", "sources", "changed"} <= kept.keys() else {}
 
 
 def _path(home: Path, model: str) -> Path:

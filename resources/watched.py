@@ -17,9 +17,14 @@ def watched_checkpoints(home: Path) -> dict[str, str]:
     """Return id -> folder of the checkpoints that were found; one whose folder is gone is no longer audited."""
     try:
         kept: dict[str, str] = json.loads((home / _NAME).read_text("utf-8"))
-    except FileNotFoundError:
+        return {name: folder for name, folder in kept.items() if Path(folder).is_dir()}
+    except (
+        FileNotFoundError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ):  # a damaged note is none: the next look finds them
         return {}
-    return {name: folder for name, folder in kept.items() if Path(folder).is_dir()}
 
 
 def keep_watched(home: Path, checkpoints: Mapping[str, str]) -> None:

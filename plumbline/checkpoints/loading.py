@@ -226,12 +226,12 @@ def require_sizes(
     held = {name: shape for path in weights for name, shape in _sizes_in(path).items()}
     settings = {path.name: file_digest(path) for path in model_files(folder)}
     found_before = kept / digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
-    if found_before.is_file():
-        expected: Sizes = json.loads(found_before.read_text("utf-8"))
-    else:
+    expected = _kept_sizes(found_before)
+    if expected is None:
         expected = _other_sizes(held, architecture)
         with suppress(StorageError):  # a home that may only be read: it is found again the next time
-            commit_bytes(UPath(found_before), json.dumps(expected).encode())
+            note = {"sizes": expected, "digest": digest_json(expected)}
+            commit_bytes(UPath(found_before), json.dumps(note).encode())
     if expected:
         names = sorted(expected)[:_SHOWN]
         more = " …" if len(expected) > _SHOWN else ""
@@ -242,6 +242,16 @@ def require_sizes(
             expected="; ".join(_shown(expected[name]) for name in names) + f"{more}, as {configuration} says",
             hint="weights and configuration are of two checkpoints: fetch or copy them again, from one place",
         )
+
+
+def _kept_sizes(path: Path) -> Sizes | None:
+    """Return what was found before; None where that is not known, or not as it was written."""
+    try:
+        note = json.loads(path.read_text("utf-8"))
+        sizes: Sizes = note["sizes"]
+        return sizes if note["digest"] == digest_json(sizes) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def built_without_numbers(build: Callable[[], torch.nn.Module]) -> torch.nn.Module:

@@ -121,6 +121,10 @@ def test_weights_of_other_sizes_are_named_before_a_model_is_loaded(tmp_path):
     assert plan_encoders(home, absent_datasets(home)).unreadable == plan.aside
     print_status(home, console=console)
     assert "positional_embedding: 48 x 64" in console.export_text()
+    for damaged in (b"", b'{"sizes": {}, "digest": "0"}', b"[]"):
+        for kept in home.sizes.iterdir():
+            kept.write_bytes(damaged)
+        assert plan_encoders(home, absent_datasets(home)).unreadable == plan.aside, "it is found anew"
     (bad / "tokenizer.json").unlink()
     together = plan_encoders(home, absent_datasets(home)).unreadable["bad"]
     assert everything_wrong(together, ("positional_embedding: 48 x 64", "files of a tokenizer"))

@@ -141,6 +141,16 @@ def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(workspace):
     assert "fresh" not in workspace.audit.encoders
 
 
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\0\0", b"null", b'{"fresh": 5}'])
+def test_a_damaged_note_of_what_was_found_is_none_and_the_next_look_finds_it(workspace, damage):
+    drop(workspace, "fresh")
+    find_checkpoints(workspace)
+    (workspace.home / "watched.json").write_bytes(damage)
+    assert "fresh" not in workspace.audit.encoders
+    find_checkpoints(workspace)
+    assert "fresh" in workspace.audit.encoders
+
+
 def test_the_digest_of_the_audit_is_of_what_is_audited_not_of_the_folder(workspace):
     before = workspace.audit.digest
     drop(workspace, "fresh")

@@ -83,3 +83,7 @@ def test_after_an_audit_that_was_killed_the_pool_has_its_own_limit_again():
         with pool_slots(instance, "gpu", 2):
             assert kept.read_bytes() == left
         assert storage.get_pool_limits() == [] and not kept.exists()
+        kept.write_bytes(b"")  # damaged since
+        with pool_slots(instance, "gpu", 2):
+            pass
+        assert storage.get_pool_limits() == [] and not kept.exists()
