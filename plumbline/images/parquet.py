@@ -128,7 +128,8 @@ def damage_refused() -> Iterator[None]:
 def read_frame(path: Path) -> pl.DataFrame:
     """Read a whole Parquet table that somebody else wrote.
 
-    With Arrow: polars ends the process where a damaged length is more than memory can hold.
+    With Arrow, and validated: polars ends the process where a damaged length is more than memory can hold, and panics
+    at texts that are none.
 
     Raises
     ------
@@ -139,7 +140,9 @@ def read_frame(path: Path) -> pl.DataFrame:
     from pyarrow import parquet
 
     with damage_refused():
-        return pl.DataFrame(parquet.ParquetFile(path).read())
+        table = parquet.ParquetFile(path).read()
+        table.validate(full=True)
+        return pl.DataFrame(table)
 
 
 class OpenColumns:

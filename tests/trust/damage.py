@@ -11,6 +11,7 @@ from homes import SHARED, Home, edited
 from PIL import Image
 from written_pictures import encoded
 
+from plumbline.errors import StorageError
 from plumbline.world.folders import ensure
 from resources.checkout import PROJECT
 
@@ -55,6 +56,16 @@ def in_the_home(ground: Ground, rng: random.Random, name: str, number: int) -> R
         # It may have to be mended by hand, if it says where and how.
         told = path.name in "".join(output.split()) or str(below) in "".join(output.split())
         return Result(told, what, "" if told else f"ends with {code} and names no file: {output[-1000:]}")
+    try:
+        numbers(home)
+    except StorageError as error:
+        # Nothing read it, so nothing met it: who reads it is told which file, and what to do.
+        if path.name not in str(error) or "materialise" not in str(error):
+            return Result(False, what, f"is not named: {error}")
+        name = path.relative_to(below).parts[1]
+        code, output = ground.run(home, "audit", "--force", name)
+        if code or "Traceback" in output:
+            return Result(False, what, f"audit --force {name} ends with {code}: {output[-1500:]}")
     wrong = differences(home, numbers(ground.reference))
     return Result(not wrong, what, wrong)
 
