@@ -4,6 +4,7 @@ The looks and the runs are the daemon's own, sensor by sensor and run by run, bu
 without the half minute between two looks, so that what is not given back adds up where it can be measured.
 """
 
+import itertools
 import json
 import os
 import random
@@ -107,10 +108,9 @@ class World:
         new.replace(path)
 
     def _touched_image(self) -> None:
-        """Append a byte that no decoder reads to an image, or take it away: other content, the same picture."""
-        path = min((self.folder / "faces").rglob("*.jpg"))
-        data = path.read_bytes()
-        path.write_bytes(data[:-1] if data.endswith(b"\0") else data + b"\0")
+        """Append a byte that no decoder reads to an image: other content, about which nothing was asked yet."""
+        path = min((self.folder / "faces").rglob("*race_gender_chef*.jpg"))
+        path.write_bytes(path.read_bytes() + b"\0")
 
 
 ROUND: tuple[Callable[[World], None], ...] = (
@@ -187,7 +187,8 @@ def _simulate(folder: Path, events: int) -> None:
             event = ROUND[number % len(ROUND)]
             event(world)
             ticks = follow()
-            print(json.dumps({"event": event.__name__, "ticks": ticks, **_held(home)}), flush=True)
+            row = {"event": event.__name__, "ticks": ticks, "asked": len(server.sent), **_held(home)}
+            print(json.dumps(row), flush=True)
 
 
 def _held(home: Home) -> dict[str, int]:
@@ -280,6 +281,9 @@ def grown(held: list[dict]) -> str:
         rise = max(one[what] for one in last) - max(one[what] for one in before)
         wrong += [f"{what} rose by {rise}"] if rise > most else []
     wrong += [f"{what}: {held[-1][what]}" for what in ("temporary", "slots", "unfinished") if held[-1][what]]
+    for one, event in itertools.pairwise(held):
+        if event["event"].startswith("endpoint") and event["asked"] == one["asked"]:
+            wrong.append(f"{event['event']}: it was not asked")
     restless = Counter(one["event"] for one in held if one["ticks"] == _MOST_TICKS)
     wrong += [f"never came to rest after {', '.join(restless)}"] if restless else []
     return "; ".join(wrong)
