@@ -29,7 +29,7 @@ from resources.checkout import PROJECT
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
 WEIGHTS = "open_clip_model.safetensors"
 EVENTS = 100
-_MOST_TICKS = 12
+MOST_TICKS = 12
 PARTITIONS = ("dataset", "encoder", "lvlm", "slice")
 MOST_MEMORY_MIB, MOST_FILES = 48, 4
 """By how much the last third of the events may lie above the second: what a process holds, and its open files."""
@@ -173,13 +173,13 @@ def _simulate(folder: Path, events: int) -> None:
 
         def follow() -> int:
             asked = False
-            for tick in range(_MOST_TICKS):
+            for tick in range(MOST_TICKS):
                 # What looks different is read at the second look, once nobody writes it any more.
                 looked = any([look(watch_folder), look(watch_sources)])
                 if tick > 0 and not looked and not asked:
                     return tick
                 asked = (looked or asked) and ask()
-            return _MOST_TICKS
+            return MOST_TICKS
 
         ask()
         follow()
@@ -284,7 +284,7 @@ def grown(held: list[dict]) -> str:
     for one, event in itertools.pairwise(held):
         if event["event"].startswith("endpoint") and event["asked"] == one["asked"]:
             wrong.append(f"{event['event']}: it was not asked")
-    restless = Counter(one["event"] for one in held if one["ticks"] == _MOST_TICKS)
+    restless = Counter(one["event"] for one in held if one["ticks"] == MOST_TICKS)
     wrong += [f"never came to rest after {', '.join(restless)}"] if restless else []
     return "; ".join(wrong)
 

@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import daemon
 import damage
 import interruptions
 import parsers
@@ -33,6 +34,24 @@ def test_a_parser_that_breaks_is_noticed(monkeypatch):
 
     monkeypatch.setitem(parsers.PARSERS, "breaks", parsers.Parser(read, lambda: [b"some bytes"]))
     assert "IndexError" in parsers.tried("breaks", b"some bytes").why
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, ""),
+        ({"memory_mib": 600}, "memory_mib rose by 100"),
+        ({"files": 60}, "files rose by 20"),
+        ({"temporary": 1}, "temporary: 1"),
+        ({"slots": 2}, "slots: 2"),
+        ({"asked": 0}, "endpoint_fails: it was not asked"),
+        ({"ticks": daemon.MOST_TICKS}, "never came to rest after endpoint_fails"),
+    ],
+)
+def test_what_a_daemon_does_not_give_back_is_noticed(change, told):
+    rest = {"event": "goes", "ticks": 2, "memory_mib": 500, "files": 40, "temporary": 0, "slots": 0, "unfinished": 0}
+    held = [rest | {"asked": 0} for _ in range(8)] + [rest | {"event": "endpoint_fails", "asked": 3} | change]
+    assert daemon.grown(held) == told
 
 
 @pytest.fixture(scope="module")
