@@ -32,6 +32,7 @@ from plumbline.report.scorecard import (
     Kind,
     asked_models,
     asked_questions,
+    detectable,
     faces_of,
     interval_text,
     question_of,
@@ -202,12 +203,12 @@ def topics(cells: Iterable[Mapping[str, Any]]) -> str:
 
 
 def affected(cells: Iterable[Mapping[str, Any]]) -> str:
-    """Return the questions of some cells with who is worst off in each: `crime labels by race (Black faces)`."""
+    """Return the questions of some cells with who is worst off in each: `crime labels by race: Black faces`."""
     named = []
     for cell in cells:
         question = question_of(cell["question"])
         of = people if question.kind == "generator" else partial(faces_of, cell["attribute"])
-        whom = f" ({of(cell['group'])})" if cell["group"] else ""
+        whom = f": {of(cell['group'])}" if cell["group"] else ""
         by = f" by {attribute_title(question.attribute)}" if question.attribute else ""
         named.append(f"{question.topic}{by}{whom}")
     return "; ".join(named)
@@ -215,8 +216,7 @@ def affected(cells: Iterable[Mapping[str, Any]]) -> str:
 
 def could_have_seen(cell: Mapping[str, Any]) -> str:
     """Say which difference would have been found in a cell without evidence."""
-    least = value_text({**cell, "value": cell["smallest_detectable"]})
-    return f"Detectable with 80% power in {topics([cell])} ({cell['dataset']}): {least} or more."
+    return f"Detectable with 80% power in {topics([cell])} ({cell['dataset']}): {detectable(cell)}"
 
 
 # --- The verdict.
@@ -261,13 +261,22 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
-    larger = [cell for cell in measured if abs(cell["value"]) > abs(worst["value"])]
-    wider = "a wider interval" if len(larger) == 1 else "wider intervals"
-    named = larger[0]["model"] if len(larger) == 1 else f"{len(larger)} models"
-    unsure = f" with {wider}" if all(_width(cell) > _width(worst) for cell in larger) else ""
-    more = f"; larger in {named}{unsure}" if larger else ""
     same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
-    return [first, f"{len(measured)} of {len(tested)} {same}{others}{more}."]
+    return [first, f"{len(measured)} of {len(tested)} {same}{others}.{_larger(worst, measured)}"]
+
+
+def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> str:
+    """Say that models have larger values than the worst, and why they are not called the worst."""
+    larger = [cell for cell in measured if abs(cell["value"]) > abs(worst["value"])]
+    if not larger:
+        return ""
+    named = f"{larger[0]['model']} has a" if len(larger) == 1 else f"{len(larger)} models have"
+    values = f"larger value{'' if len(larger) == 1 else 's'}"
+    wider = all(_width(cell) > _width(worst) for cell in larger)
+    why = f", less certain: {'its interval is' if len(larger) == 1 else 'their intervals are'} wider" if wider else ""
+    elsewhere = {cell["dataset"] for cell in larger}
+    other = f" (on {listed(sorted(elsewhere))})" if worst["dataset"] not in elsewhere else ""
+    return f" {named} {values}{other}{why}."
 
 
 def _width(cell: Mapping[str, Any]) -> float:
@@ -346,7 +355,7 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
         return "Nothing that it was asked could be tested."
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
     beyond = " Its findings below are beyond these questions." if worst is None and elsewhere else ""
-    first = "" if worst is None else f" Most harmful: on {worst['dataset']} it {in_words(worst, reading)}."
+    first = "" if worst is None else f" The first of them: on {worst['dataset']} it {in_words(worst, reading)}."
     return f"{place}{_evident(tested)}{beyond}{first}"
 
 
@@ -357,7 +366,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         [cell for cell in cells if cell["state"] == state]
         for state in ("evidence", "none", "evidence_of_none", "too_weak")
     )
-    lines = [f"Evidence, with who is worst off: {affected(evident)}."] if evident else []
+    lines = [f"Evidence, and who is worst off: {affected(evident)}."] if evident else []
     if quiet:
         lines.append(f"No evidence: {topics(quiet)}.")
     if none_beyond:
@@ -371,7 +380,8 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     lines += [could_have_seen(cell) for cell in quiet if defined(cell["smallest_detectable"])][:1]
     for cell in where(cells_of_model, state="measured").to_dicts():
         title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
-        lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}).")
+        groups = f": {cell['groups']}" if cell["groups"] else ""
+        lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}){groups}.")
     if kind == "encoder" and evident:
         tries = [mitigation_advice(each, inputs.audit) for each in _tried(inputs) if each[0].model == model]
         lines += tries or [
@@ -477,18 +487,26 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         still = f": {topics(evident[model])}" if 0 < len(evident[model]) <= MOST_NAMED else ""
         accuracy = where(card, model=model, question="accuracy").to_dicts()
         right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
-        rows = {cell["row"] for cell in evident[model]}
-        beyond = any(f.model == model and f.tone == "bias" and f.row not in rows for f in ranked)
-        more = "; its section has further findings" if beyond else ""
-        return f"({len(evident[model])} of {len(tested[model])}{still}){right}{more}"
+        return f"({len(evident[model])} of {len(tested[model])}{still}){right}"
 
-    if _is_control(best, inputs):
-        # A reference, which nobody would deploy.
-        return [
+    # A control is a reference, which nobody would deploy.
+    named = [best, others[0]] if _is_control(best, inputs) else [best]
+    text = f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."
+    if len(named) > 1:
+        text = (
             f"Evidence of bias in the fewest questions: the control of the planted world, {best} {told(best)}; of the "
             f"others {others[0]} {told(others[0])}."
-        ]
-    return [f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."]
+        )
+    beyond = [model for model in named if _beyond(model, evident[model], ranked)]
+    sections = "its section" if len(beyond) == 1 else "their sections"
+    more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
+    return [text + (more if beyond else "")]
+
+
+def _beyond(model: str, evident: Sequence[Mapping[str, Any]], ranked: Sequence[Finding]) -> bool:
+    """Return whether a model has findings of bias that are no cell of the scorecard."""
+    rows = {cell["row"] for cell in evident}
+    return any(f.model == model and f.tone == "bias" and f.row not in rows for f in ranked)
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
-from plumbline.report.numbers import UNDEFINED, agreeing_decimals, interval, money, number, percent
+from plumbline.report.numbers import UNDEFINED, agreeing_decimals, interval, money, number, p_value, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, where
 from plumbline.report.vocabulary import (
@@ -192,6 +192,10 @@ class Question:
         Who is worst off.
     of_bias : bool
         False for what stands beside harm: how well the model does its work.
+    tested_by : str or None
+        Metric whose rows of the groups test on whom it falls, where the value itself has no test.
+    head : str
+        Under the title of its column, where its unit says too little.
     """
 
     id: str
@@ -211,6 +215,8 @@ class Question:
     direction: Literal["less is better", "more is better", "around zero"] = "less is better"
     groups: Groups | None = None
     of_bias: bool = True
+    tested_by: str | None = None
+    head: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -248,6 +254,7 @@ def _recognition(attribute: str) -> Question:
         f"recognition_{attribute}", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
         "trident", "points", "opportunity", attribute,
         groups=Groups("true_positive_rate", "classes_alone", "least", shared=(), over="over all classes "),
+        head="points, of a face’s own class",
     )  # fmt: skip
 
 
@@ -286,13 +293,13 @@ QUESTIONS: tuple[Question, ...] = (
     _recognition("race"),
     Question(
         "accuracy", "accuracy", "encoder", "macro_accuracy", ("paper",), "trident", "share", "trident", probe="person",
-        direction="more is better", of_bias=False,
+        direction="more is better", of_bias=False, head="% in the right class",
     ),
     Question(
         "max_toxicity", "toxicity", "generator", "max_toxicity", ("paper",), SUITE, "score", "generation",
         statistic="mean", groups=Groups(
             "toxicity", "score", shared=("scorer", "statistic"), says=_ABOUT, written=number
-        ),
+        ), tested_by="max_score_share",
     ),
     Question(
         "competence_words", "words of competence", "generator", "competence_gap", ("paper",), SUITE, "points",
@@ -403,6 +410,7 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     by_id = {question.id: question for question in questions(plain, reading.own_questions)}
     answers = {name: _answers(plain, question) for name, question in by_id.items()}
     of_groups = [question.groups.metric for question in by_id.values() if question.groups]
+    of_groups += [question.tested_by for question in by_id.values() if question.tested_by]
     compared = plain.filter(pl.col("metric").is_in(of_groups))
     tests = family_sizes(table)
     kinds: dict[str, Kind] = {model: by_id[name].kind for name, by_model in answers.items() for model in by_model}
@@ -482,10 +490,38 @@ def _cell(
         **{name: row[name] for name in same},
         "state": state,
         "group": None if ends is None else ends.worst,
-        "groups": between(row, question, table) if state != "undefined" else "",
+        "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
+        if state != "undefined"
+        else "",
         "tests": tests.get(tuple(row[name] for name in FAMILIES["metric_table"])),
         "row": row_id(row),
     }
+
+
+def _tested_groups(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -> str:
+    """Tell the groups that a test of another metric says get the worst of a scene more often than chance."""
+    if question.tested_by is None:
+        return ""
+    same = {name: row[name] for name in ("model", "dataset", "attribute", "suite", "prompt", "scorer", "definition")}
+    rows = where(table, metric=question.tested_by, event="toxicity", **same).drop_nulls("group")
+    chance = 1 / max(1, rows["group"].n_unique())
+    evident = rows.filter(pl.col("q") < reading.significance, pl.col("value") > chance).sort("q", "group")
+    return "".join(
+        f"; evidence on whom it falls: the most toxic text of a scene is about {people(each['group'])} in "
+        f"{percent(each['value'])} ({p_value(each['q'], 'q')})"
+        for each in evident.to_dicts()
+    )
+
+
+def detectable(cell: Mapping[str, Any]) -> str:
+    """Say which difference would have been found in a cell without evidence; empty where nobody knows."""
+    least = cell["smallest_detectable"]
+    if not defined(least):
+        return ""
+    lifted = defined(cell["value"]) and abs(cell["value"]) >= least
+    # A largest less a smallest value is above 0 by chance alone.
+    why = "; what is observed may be larger by chance" if lifted else ""
+    return f"{value_text({**cell, 'value': least})} or more{why}."
 
 
 def family_sizes(table: pl.DataFrame) -> dict[tuple[Any, ...], int]:

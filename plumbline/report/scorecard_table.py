@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
-from plumbline.report.scorecard import UNITS, interval_text, question_of, value_text
+from plumbline.report.scorecard import UNITS, detectable, interval_text, question_of, value_text
 from plumbline.report.vocabulary import group_title, sentence_start
 
 WIDTH, EDGE = 76.0, 4.0
@@ -20,7 +21,7 @@ STATES = {
     "none": "no evidence of a difference",
     "evidence_of_none": "evidence of none beyond the margin",
     "too_weak": "too few to tell",
-    "measured": "not tested",
+    "measured": "a size, which has no test",
     "undefined": "undefined",
     "not_asked": "not asked",
 }
@@ -42,6 +43,8 @@ class Cell:
         Whether the interval goes on beyond the drawing.
     tip : str
         All that is known of it, in a sentence.
+    elsewhere : bool
+        Whether it was asked on another dataset than most of its column.
     """
 
     state: str
@@ -54,6 +57,7 @@ class Cell:
     row: str | None = None
     chapter: str | None = None
     dataset: str | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,15 @@ class Column:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The scorecard of one kind of models: (model, its cells in the order of the columns), worst first."""
+    """The scorecard of one kind of models: (model, its cells in the order of the columns), worst first.
+
+    `elsewhere` are the datasets, with the number of images, that cells marked so were asked on.
+    """
 
     title: str
     columns: list[Column] = field(default_factory=list)
     rows: list[tuple[str, list[Cell]]] = field(default_factory=list)
+    elsewhere: dict[str, int] = field(default_factory=dict)
 
 
 TITLES = {"encoder": "Encoders", "generator": "Generative models"}
@@ -93,12 +101,16 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
             scale = _Scale.of(list(by_model.values()), from_zero=not more)
             words = f"; words: {', '.join(entry.words)}" if entry.words else ""
-            table.columns.append(
-                Column(entry.title, unit.head or unit.suffix, f"{unit.meaning}{words}", more, scale.null)
-            )
+            asked = Counter(row["dataset"] for row in by_model.values() if row["dataset"])
+            usual = next(iter(asked.most_common(1)), ("", 0))[0]
+            meaning = f"{unit.meaning}; asked on {usual}{words}"
+            head = entry.head or unit.head or unit.suffix
+            table.columns.append(Column(entry.title, head, meaning, more, scale.null))
             for model in models:
                 row = by_model.get(model)
-                cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale))
+                cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale, usual))
+                if cells[model][-1].elsewhere:
+                    table.elsewhere[row["dataset"]] = max(row["n"] or 0, table.elsewhere.get(row["dataset"], 0))
         table.rows.extend(cells.items())
         tables.append(table)
     return tables
@@ -131,31 +143,25 @@ class _Scale:
         return round(EDGE + (WIDTH - 2 * EDGE) * min(1.0, max(0.0, share)), 1)
 
 
-def _cell(row: Row, scale: _Scale) -> Cell:
-    text = _shown(row)
-    if not defined(row["value"]):
-        return Cell(row["state"], text, score_tip(row), row=row["row"], chapter=row["chapter"], dataset=row["dataset"])
-    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
-    there = not (math.isnan(low) or math.isnan(high))
-    return Cell(
+def _cell(row: Row, scale: _Scale, usual: str) -> Cell:
+    # The head of the column names the unit.
+    text = "" if row["state"] == "not_asked" else value_text(row, named=False)
+    cell = Cell(
         row["state"],
         text,
         score_tip(row),
-        low=scale.place(low) if there else None,
-        high=scale.place(high) if there else None,
-        at=scale.place(row["value"]),
-        cut=there and high > scale.high,
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],
+        elsewhere=bool(text) and row["dataset"] != usual,
     )
-
-
-def _shown(row: Row) -> str:
-    """Return the value of a cell without its unit, which the head of the column names."""
-    if row["state"] == "not_asked":
-        return ""
-    return value_text(row, named=False)
+    if not defined(row["value"]):
+        return cell
+    cell = replace(cell, at=scale.place(row["value"]))
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    if math.isnan(low) or math.isnan(high):
+        return cell
+    return replace(cell, low=scale.place(low), high=scale.place(high), cut=high > scale.high)
 
 
 def score_tip(row: Row, *, level: float = 0.95) -> str:
@@ -172,9 +178,8 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
     sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
     sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
-    if defined(row["smallest_detectable"]):
-        least = value_text({**row, "value": row["smallest_detectable"]})
-        sentences.append(f"Detectable with 80% power: {least} or more.")
+    if least := detectable(row):
+        sentences.append(f"Detectable with 80% power: {least}")
     return " ".join(sentences) + _although({**row, "metric": question_of(row["question"]).metric})
 
 

@@ -22,7 +22,16 @@ from plumbline.report.language_words import people
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined
-from plumbline.report.scorecard import QUESTIONS, Question, between, faces_of, interval_text, question_of, value_text
+from plumbline.report.scorecard import (
+    QUESTIONS,
+    Question,
+    between,
+    detectable,
+    faces_of,
+    interval_text,
+    question_of,
+    value_text,
+)
 from plumbline.report.vocabulary import attribute_title, event_title, probe_words
 
 SAYS: dict[str, str] = {
@@ -33,7 +42,7 @@ SAYS: dict[str, str] = {
     "sc_weat_effect": "places {best} {value} closer to {event} than {worst}",
     "max_skew_at_k": "ranks one {one} first for {event}, {plain} over its share of the images",
     "skew_at_k": "places {group} among the best matches for {event} {plain} {more} often than their share of the "
-    "images",
+    "images{others}",
     "equal_opportunity_gap": "recognises one {one} {value} better than another within a class, on average over classes",
     "max_toxicity": "writes texts whose toxicity differs by {value} between people of one scene",
     "max_score_share": "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in "
@@ -73,6 +82,7 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         value=value_text(size) + sure,
         plain=value_text(size, signed=False) + sure,
         more="less" if cell["value"] < 0 else "more",
+        others=", and so other groups more often" if cell["value"] < 0 else "",
         pairs="" if cell["attribute"] in ("gender", "auto_gender") else ", on average over pairs",
         group=_people(cell, cell.get("group")),
         worst=_people(cell, worst),
@@ -220,10 +230,10 @@ class Sentences:
         cell = _cell(row, self.table)
         sure = sureness(cell, self.reading, sources.ordinary)
         if finding.tone == "none":
-            least = cell["smallest_detectable"]
-            power = f" Detectable with 80% power: {value_text({**cell, 'value': least})} or more."
+            least = detectable(cell)
+            power = f" Detectable with 80% power: {least}" if least else ""
             whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
-            sentence = f"{whose}: {value_text(cell)}{sure}.{power if defined(least) else ''}"
+            sentence = f"{whose}: {value_text(cell)}{sure}.{power}"
             return replace(finding, sentence=sentence)
         return replace(
             finding, sentence=f"On {row['dataset']}, {row['model']} {predicate(cell, sure)}.{_company(finding)}"

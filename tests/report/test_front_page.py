@@ -13,6 +13,7 @@ from synthetic_table import planted_truth
 from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
+from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
 from plumbline.report.front import MOST_FINDINGS, front_page, verdict
 from plumbline.report.numbers import interval, number, p_value, points
@@ -195,6 +196,34 @@ def test_a_finding_stands_beside_the_groups_that_it_compares():
     assert values == [0.5, 0.3, 0.2]
 
 
+def small_chart(*rows, metric="max_skew"):
+    table = frame(rows)
+    row = table.filter(metric=metric).with_columns(row_id=pl.lit("1")).row(0, named=True)
+    return estimates.groups_of("crime labels", row, OF_METRIC[metric], table, Reading())
+
+
+def test_the_chart_beside_a_finding_says_what_it_leaves_out_and_what_its_lines_are():
+    rows = answer("a", groups={f"g{place:02}": place / 20 for place in range(12)})
+    many = small_chart(rows[0], *(row | {"ci_low": 0.0, "ci_high": 0.9} for row in rows[1:]))
+    foot = " ".join(many.spec["title"]["text"])
+    assert "8 of 12 groups: the 4 highest and the 4 lowest" in foot and "line: 95% interval of a group" in foot
+    assert len([one for one in many.spec["data"]["values"] if "y" in one]) == 8
+
+
+def test_groups_that_are_means_over_words_have_the_range_of_these():
+    gap, *shares = answer("a")
+    gap |= {"metric": "probe_rate_gap", "definition": "by_valence", "suite": "trident", "event": "negative"}
+    rates = [
+        share | {"metric": "probe_rate", "definition": "logit", "suite": "trident", "event": None, "probe": probe,
+                 "value": share["value"] + more}
+        for share in shares for probe, more in (("thief", 0.1), ("criminal", -0.1))
+    ]  # fmt: skip
+    chart = small_chart(gap, *rates, metric="probe_rate_gap")
+    ends = [(one["from"], one["filled"], one["to"]) for one in chart.spec["data"]["values"] if "y" in one]
+    assert ends == [(0.4, 0.5, 0.6), (0.1, 0.2, 0.3)]
+    assert "dot: mean over 2 words; band: from the lowest to the highest" in " ".join(chart.spec["title"]["text"])
+
+
 def verdict_of(*answers, **reading):
     return verdict(scorecard(frame(*answers), Reading(**reading)), Reading(**reading))
 
@@ -211,11 +240,25 @@ def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
 
 def test_a_larger_value_that_is_less_sure_is_named():
     _, second = verdict_of(answer("sure", low=1.2), answer("loud", value=4.0, low=0.1, high=9.0))
-    assert second.endswith("show evidence of unequal crime labels by race; larger in loud with a wider interval.")
+    assert second.endswith(
+        "show evidence of unequal crime labels by race. loud has a larger value, less certain: its interval is wider."
+    )
+    _, second = verdict_of(
+        answer("sure", low=1.2), answer("b", low=1.1), answer("loud", value=4.0, low=0.1, high=9.0, dataset="few")
+    )
+    assert second.endswith("loud has a larger value (on few), less certain: its interval is wider.")
+
+
+def test_less_often_for_negative_words_is_to_the_disadvantage_of_the_others():
+    row = frame(answer("a")).row(0, named=True) | {
+        "metric": "skew_at_k", "definition": "ranked", "event": "agency_negative", "group": "Asian", "value": -0.7,
+    }  # fmt: skip
+    assert "less often than their share of the images, and so other groups more often" in row_in_words(row)
+    assert row_in_words(row | {"value": 0.7}).endswith("more often than their share of the images.")
 
 
 def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
-    nothing = [answer(name, **UNSURE, smallest_detectable=0.25) for name in ("a", "b")]
+    nothing = [answer(name, value=0.1, **UNSURE, smallest_detectable=0.25) for name in ("a", "b")]
     assert verdict_of(*nothing) == (
         "No evidence of bias in any of the 2 encoders, in 1 question of the scorecard.",
         "Detectable with 80% power in crime labels by race (fairface): +25% or more.",

@@ -201,9 +201,19 @@ def test_a_cell_of_the_scorecard_leads_to_its_chapter_and_its_row(page):
     assert "CI" in page.locator("#tip").inner_text()
     cell.click()
     assert f"plumbline explain {cell.get_attribute('data-row')}" in page.locator("#dock").inner_text()
+    assert page.locator("#tip").is_hidden(), "what was said of the cell stays no longer than the pointer's click"
     target = page.url.partition("#")[2]
     assert f"#{target}" == cell.get_attribute("href")
     assert page.locator(f"#{target}").evaluate("(place) => Math.abs(place.getBoundingClientRect().top) < 400")
+
+
+def test_what_was_opened_closes_with_a_click_beside_it(page):
+    page.locator("table.score a[data-row]").first.click()
+    assert page.locator("#dock").is_visible()
+    page.locator("#dock h2").click()
+    assert page.locator("#dock").is_visible()
+    page.locator("h2:visible").first.click()
+    assert page.locator("#dock").is_hidden()
 
 
 def test_the_first_screen_holds_the_verdict_and_the_scorecard(page):

@@ -19,13 +19,14 @@ from plumbline.report.scorecard import (
     SCORECARD_SCHEMA,
     UNITS,
     asked_models,
+    detectable,
     in_columns,
     interval_text,
     question_of,
     scorecard,
     value_text,
 )
-from plumbline.report.scorecard_table import score_tip
+from plumbline.report.scorecard_table import score_tables, score_tip
 
 TRAITS = {traits.name: traits for family in family_descriptions().values() for traits in family.metrics}
 
@@ -97,6 +98,37 @@ def test_models_are_compared_where_most_of_them_were_asked():
     )
     card = scorecard(table, Reading())
     assert {model: cell(card, model)["dataset"] for model in "abc"} == {"a": "common", "b": "common", "c": "large"}
+
+
+def test_a_cell_of_another_dataset_than_its_column_is_marked():
+    table = frame(answer("a"), answer("b"), answer("c", dataset="few", n=300), answer("d", dataset="few", n=200))
+    (shown,) = score_tables(scorecard(frame(answer("e")).vstack(table), Reading()))
+    assert {model: cells[0].elsewhere for model, cells in shown.rows} == dict.fromkeys("abe", False) | dict.fromkeys(
+        "cd", True
+    )
+    assert shown.elsewhere == {"few": 300} and "asked on fairface" in shown.columns[0].meaning
+    (alike,) = score_tables(scorecard(frame(answer("a"), answer("b")), Reading()))
+    assert alike.elsewhere == {}
+
+
+def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
+    shares = [
+        spoken("a", "max_score_share", value=value, statistic="estimate", group=group, event="toxicity", q=q)
+        for group, value, q in (("Black_man", 0.7, 0.02), ("White_man", 0.0, 0.03), ("Asian_man", 0.3, 0.9))
+    ]
+    said = cell(scorecard(frame(spoken("a"), *shares), Reading()), "a", "max_toxicity")["groups"]
+    assert said.replace("\u00a0", " ").endswith(
+        "evidence on whom it falls: the most toxic text of a scene is about Black men in 70% (q = 0.020)"
+    )
+    quiet = [[row | {"q": 0.9} for row in share] for share in shares]
+    assert cell(scorecard(frame(spoken("a"), *quiet), Reading()), "a", "max_toxicity")["groups"] == ""
+
+
+def test_a_value_above_what_is_detectable_is_explained():
+    found = {"state": "none", "unit": "points", "value": 0.05, "smallest_detectable": 0.04}
+    assert detectable(found) == "4.0 points or more; what is observed may be larger by chance."
+    assert detectable(found | {"value": 0.03}) == "4.0 points or more."
+    assert detectable(found | {"smallest_detectable": math.nan}) == ""
 
 
 def test_the_worst_model_is_the_one_that_is_surely_furthest_from_none():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import shorten
 
 import polars as pl
 
@@ -67,15 +68,22 @@ def instruction_advice(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         rows = where(rows, prompt=headline_prompt(rows))
         if rows.is_empty():
             continue
-        summary = "; ".join(note.removesuffix(".") for note in _summary(rows, inputs.reading))
+        summary = "; ".join(note.removesuffix(".").split(". ")[0] for note in _summary(rows, inputs.reading))
         left = [name for name in instruction_ids() if name not in {"none", *every["instruction"]}]
-        more = f"; next try {listed(left)} (`instructions` of the audit file)" if left else ""
-        lines.append(f"For {one.id} a mitigation is an instruction in the prompt: {summary}{more}.")
+        more = f"; next try {listed(left)} (“instructions” of the audit file)" if left else ""
+        names = instructions_in(rows)
+        first = f" {names[0]} is “{shorten(_wording(names[0]), 70, placeholder=' …')}”"
+        lines.append(f"For {one.id}, instructions in the prompt: {summary}{more}.{first}.")
     names = [one.id for one in inputs.lvlms]
     return lines or [
         f"For {listed(names)} no mitigation was tried: an instruction in the prompt costs nothing to try "
-        "(`instructions: [none, M1]` of the audit file)."
+        "(“instructions: [none, M1]” in the audit file)."
     ] * bool(names)
+
+
+def _wording(instruction: str) -> str:
+    """Return an instruction without the prompt that it goes with."""
+    return render("describe", instruction=instruction).replace(render("describe"), "").strip()
 
 
 def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
@@ -95,7 +103,7 @@ def _nothing(names: Sequence[str], rows: pl.DataFrame) -> str:
         title = TITLES[titled[0]["metric"], titled[0]["statistic"]]
         power = f" Four of five such audits would have found a change of {number(titled[0]['smallest_detectable'])} in "
         power += f"{title if title.startswith('Max') else title.lower()}{f' by {names[0]}' if len(names) > 1 else ''}."
-    return f"no evidence that {listed(names)} changed anything, which is not evidence that nothing changed.{power}"
+    return f"no evidence that {listed(names)} changed anything.{power}"
 
 
 def _told(rows: list[Row], reading: Reading) -> str:

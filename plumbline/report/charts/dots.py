@@ -259,7 +259,7 @@ def dots(
     panels : sequence of str
         Titles, in their order.
     axis : str
-        What the scales measure, and what lines, strokes and bands mean.
+        What the scales measure, and what lines, strokes and bands mean; it may have several lines.
     line : float or mapping of panel to float, optional
         Where an upright line stands: no difference, or the value of all images.
     band : (float, float), optional
@@ -322,7 +322,7 @@ def dots(
         "resolve": {"axis": {"x": "independent"}, "scale": {"x": "independent" if own_scales else "shared"}},
         "spec": {"width": width, "height": per_row * len(lines), "layer": layers},
     }
-    if foot := [text for text in (axis, _key(shown)) if text]:
+    if foot := [text for text in (*axis.split("\n"), _key(shown)) if text]:
         body["title"] = {"text": [label(text, longest=200) for text in foot], "orient": "bottom"}
     titles = [label(text, longest=max(12, int(width / 6))) for text in panels]
     headings = [text is None for _, text in lines]

@@ -13,6 +13,7 @@ from plumbline.catalog.schema import IDENTIFYING
 from plumbline.report.charts.chart import BLUE, DIAMOND, PALETTE, SLATE, VALENCE_COLOURS, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, Unit, dots
 from plumbline.report.language_words import STATISTICS, prompt_title
+from plumbline.report.numbers import confidence
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, in_order, largest_first, where
 from plumbline.report.scorecard import Question, group_rows
@@ -171,7 +172,7 @@ _AXES = {
     "rating": "mean rating of a group",
     "salary": "mean salary of a group, US dollars a year",
     "max_score_share": "share of scenes in which the text about a group is the most toxic",
-    "true_positive_rate": "share recognised, mean over classes; within a class groups lie further apart",
+    "true_positive_rate": "share recognised; within a class groups lie further apart",
     "competence_words": "share of words that speak of competence",
     "warmth_words": "share of words that speak of warmth",
     "refusal_rate": "share of answers that are refusals",
@@ -202,25 +203,35 @@ def groups_of(what: str, row: Row, question: Question, table: pl.DataFrame, read
     )
     if known["group"].n_unique() < 2:
         return None
-    if known["group"].is_duplicated().any():  # one row a probe or class: their mean has no interval
-        means = known.group_by("group", maintain_order=True).agg(pl.mean("value"))
+    metric, unit = known["metric"][0], UNITS.get(known["metric"][0], "share")
+    foot = [_AXES.get(metric, "share of a group's images")]
+    if known["group"].is_duplicated().any():
+        # One row a word or class, asked of the same images: their mean has no interval, but they have a range.
+        each = known.group_by("group", maintain_order=True).agg(
+            pl.mean("value"), span_low=pl.min("value"), span_high=pl.max("value"), parts=pl.len()
+        )
         first = known.unique("group", keep="first", maintain_order=True).drop("value")
         blank = {name: pl.lit(None, pl.Float64) for name in ("ci_low", "ci_high", "p", "q")}
-        known = first.join(means, on="group").with_columns(**blank).sort("value", descending=True)
+        known = first.join(each, on="group").with_columns(**blank).sort("value", descending=True)
+        of = "words" if known["probe"][0] else "classes"
+        foot.append(f"dot: mean over {known['parts'].max()} {of}; band: from the lowest to the highest of them")
+    elif known["ci_low"].is_finite().any():
+        foot.append(f"line: {confidence(reading.confidence)} interval of a group")
     if known.height > MOST_GROUPS:
-        known = pl.concat([known.head(MOST_GROUPS // 2), known.tail(MOST_GROUPS // 2)])
-    metric = known["metric"][0]
+        half = MOST_GROUPS // 2
+        foot.append(f"{MOST_GROUPS} of {known.height} groups: the {half} highest and the {half} lowest")
+        known = pl.concat([known.head(half), known.tail(half)])
     chart = estimates(
         f"finding-{row['row_id']}",
         f"{what}: {row['model']} on {row['dataset']}",
-        "A dot a group, with its interval.",
+        "A dot a group.",
         known,
         row="group",
         order={"group": known["group"].to_list()},
         reading=reading if row["group"] is not None else None,
-        unit=UNITS.get(metric, "share"),
-        axis=_AXES.get(metric, "share of a group's images"),
-        line=0.0 if UNITS.get(metric) == "number" and metric in ("sc_weat_effect", "skew_at_k") else None,
+        unit=unit,
+        axis="\n".join(foot),
+        line=0.0 if metric in ("sc_weat_effect", "skew_at_k") else None,
     )
     if chart is not None:
         chart.spec["spec"]["width"] = WIDTH

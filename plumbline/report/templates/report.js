@@ -381,6 +381,8 @@
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a");
+    if (tip) hideTip();
+    if (dock && !dock.contains(event.target)) dock.hidden = true;
     if (link?.dataset.row && link.dataset.tip) openDock(link.dataset.row, link.closest("tr").cells[0].textContent, link.dataset.tip, link.closest("tr").dataset.model, link.dataset.dataset);
     else if (link?.dataset.model) begin().then(() => { find("filters").elements.model.value = JSON.stringify(link.dataset.model); choose(); });
     else if (link?.hash && link.hash === location.hash) follow();

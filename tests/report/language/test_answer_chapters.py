@@ -64,7 +64,7 @@ def test_an_instruction_that_lowers_one_and_raises_another_is_seen_at_a_glance(p
     assert told == {(0, 0): -0.2, (0, 1): -0.2, (3, 6): 0.15, (3, 7): 0.15, (3, 8): 0.2}
     assert part.notes[:3] == [
         "llava: M1 lowered MaxToxicity (mean) and MaxToxicity (p90).",
-        "llava: no evidence that M2, M3 and M5 changed anything, which is not evidence that nothing changed.",
+        "llava: no evidence that M2, M3 and M5 changed anything.",
         "llava: M4 raised MaxFlirtation (mean), MaxFlirtation (p90) and refusals, and made answers shorter.",
     ]
     wordings = listing(parts["instructions"], "What was added").rows
