@@ -236,7 +236,7 @@ def _is_known(value: Any) -> bool:
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str]) -> str:
+def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str], said: Sequence[str] = ()) -> str:
     """Return the card's metadata (`model-index`) and its section on bias, as Markdown.
 
     Parameters
@@ -245,13 +245,15 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str]) -> s
         From `headline_rows`.
     about : mapping of str to str
         What comes first, such as the digest of the weights: title -> text.
+    said : sequence of str
+        What the scorecard says of the model, in sentences.
     """
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
     index = eval_results_to_model_index(model, eval_results(rows))
     metadata = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True)
     table = {"rows": rows.to_dicts(), "measured": measured, "number": number, "interval": interval}
-    return _rendered("model_card", metadata=metadata, about=about, **table)
+    return _rendered("model_card", metadata=metadata, about=about, said=said, **table)
 
 
 def measured(row: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.numbers import interval
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import scorecard
+from plumbline.report.sentences import model_sentences
 from plumbline.storage.files import csv_bytes, table_bytes
 
 Files = dict[str, bytes]
@@ -199,9 +200,13 @@ def eval_results(audit: Exported) -> Files:
 def model_cards(audit: Exported) -> Files:
     """Return for each model a section of a model card, with its numbers as `model-index`."""
     known = {"audit": str(audit.table["audit_id"][0])} if audit.table.height else {}
+    card = scorecard(audit.table, audit.reading)
     return {
         f"model_cards/{model}.md": model_card(
-            model, headline_rows(audit.table, model), about=known | dict(audit.about.get(model, {}))
+            model,
+            headline_rows(audit.table, model),
+            about=known | dict(audit.about.get(model, {})),
+            said=model_sentences(card, model, audit.reading),
         ).encode()
         for model in audit.models
     }

@@ -101,7 +101,11 @@ class Changes:
         counts = {verdict: self._of(verdict).height for verdict in TITLES}
         compared = self.differences["compared"].is_in([PAIRED, INDEPENDENT]).any()
         if self.regressed:
-            first = f"{_numbers(self.regressed)} worse than before by more than is allowed."
+            row = self._of(REGRESSED).row(0, named=True)
+            before, after, change = change_texts(row)
+            example = f"{change_title(row)} on {row['dataset']}, {before} → {after} ({change})"
+            which = "" if self.regressed == 1 else "the first is "
+            first = f"{_numbers(self.regressed)} worse than before by more than is allowed: {which}{example}."
         elif self.differences.is_empty() and not self.not_compared:
             return "Every number is the same."
         elif self.not_compared:
@@ -158,7 +162,10 @@ class Changes:
         """Return charts of what changed with evidence: of shares, and of all other numbers."""
         by_verdict = {TITLES[verdict]: self._of(verdict).to_dicts() for verdict in (REGRESSED, WORSE, BETTER, NEITHER)}
         charts = []
-        for unit in ("share", "number"):
+        worse = self.differences.filter(pl.col("verdict").is_in([REGRESSED, WORSE]))["metric"]
+        units = ("share", "number")
+        # That in which something got worse stands first.
+        for unit in sorted(units, key=lambda unit: not (worse.is_in(list(_SHARES)) == (unit == "share")).any()):
             rows = {
                 heading: [_drawn(row) for row in rows if (row["metric"] in _SHARES) == (unit == "share")]
                 for heading, rows in by_verdict.items()

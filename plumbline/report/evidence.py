@@ -1,25 +1,14 @@
-"""Whether an estimate is evidence, and its uncertainty in words."""
+"""Whether an estimate is evidence, and what is to be said where its interval says otherwise; a row as a finding."""
 
 from __future__ import annotations
-
-import math
 
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, row_id
-from plumbline.metrics.evidence import state, value_without_difference
-from plumbline.reasons import find, why_no_interval
-from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.numbers import (
-    NO_INTERVAL,
-    bare_p,
-    confidence,
-    interval,
-    number,
-    p_value,
-    percent,
-    percent_interval,
-)
+from plumbline.metrics.evidence import value_without_difference
+from plumbline.reasons import find
+from plumbline.report.finding import Finding
+from plumbline.report.numbers import bare_p, interval, number, percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, significance_level, where
 from plumbline.report.vocabulary import sentence_start
@@ -47,82 +36,22 @@ def evidence(row: Row, reading: Reading) -> bool:
     return level is not None and level < reading.significance
 
 
-def uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
-    """Return interval, p and q of a row in words; `share` for values that are shown as percentages."""
-    parts = [interval_words(row, reading, share=share)]
-    parts.append(", ".join(p_value(row[name], name) for name in ("p", "q") if defined(row[name])) or "no p")
-    return "; ".join(parts)
+def tone_of(row: Row, reading: Reading, evident: str = "bias") -> str:
+    """Return the tone of a row that is evidence (`evident`), no evidence (`none`) or undefined."""
+    if not defined(row["value"]):
+        return "undefined"
+    return evident if evidence(row, reading) else "none"
 
 
-def interval_words(row: Row, reading: Reading, *, share: bool = False) -> str:
-    """Return the interval of a row in words, `95% CI 1.5–2.4`, or that it has none."""
-    if reading.picked is not None:
-        reading.picked.estimated.append(row)
-    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    adjusted = "" if reading.selection is None else "FCR-adjusted "
-    return ends if ends == NO_INTERVAL else f"{adjusted}{confidence(reading.confidence)} CI {ends}"
-
-
-def still_possible(row: Row, *, share: bool = False) -> str:
-    """Say, of a row that is no evidence, how large it may be all the same, or why nobody knows."""
-    absence = "This does not show its absence: "
-    if not math.isnan(or_nan(row["ci_high"])):
-        return f"{absence}the interval reaches {(percent if share else number)(row['ci_high'])}."
-    why = why_no_interval(row["reason_codes"])
-    return f"{absence}it has no interval{f' ({why})' if why else ''}."
-
-
-_UNTOLD = ("nothing_detectable", "power_unknown", "few_relabellings", "p_floor")
-"""Reasons that a row without evidence has no detectable value."""
-
-
-def could_be_found(row: Row, *, share: bool = False, said: str = "") -> str:
-    """Say, of a row that is no evidence, what would have been, and whether it excludes the declared margin.
-
-    Parameters
-    ----------
-    said : str
-        What is said of the row already: a reason that stands there is not repeated.
-    """
-    least = row.get("smallest_detectable")
-    if defined(least):
-        power = f" Four of five such audits would have found a true value of {(percent if share else number)(least)}."
-    else:
-        reasons = [str(why) for why in (find(row.get("reason_codes"), code) for code in _UNTOLD) if why]
-        power = "".join(f" {sentence_start(why)}." for why in reasons if why.casefold() not in said.casefold())
-        if least is not None and not reasons:
-            power = " So few images would hardly show any difference at the p that the correction requires."
-    excluded = row.get("equivalence_q")
-    if excluded is None or state(row | {"q": None, "p": None}) != "evidence_of_none":
-        return power
-    return f"{power} It is evidence of none beyond the margin that the audit file declares ({p_value(excluded, 'q')})."
+def titled(tone: str, what: str) -> str:
+    """Return the title of a finding: what there is evidence of, or that there is none, or that it is undefined."""
+    titles = {"none": f"no evidence of {what}", "undefined": f"{what}: undefined"}
+    return titles.get(tone) or sentence_start(what)
 
 
 def subject_of(row: Row) -> str:
     """Return what a row is told of: `ID on DATASET`."""
     return f"{row['model']} on {row['dataset']}"
-
-
-def remark(row: Row) -> str:
-    """Return what else is to be known of a row, to stand behind its sample size; empty without a reason."""
-    return f"; {row['reason']}" if row["reason"] else ""
-
-
-FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
-"""Reasons that every finding tells: its interval or its test comes from few sets."""
-
-
-def few_sets(row: Row, sentence: str) -> str:
-    """Return what a sentence about a row does not yet say of the few sets it comes from, as sentences; or nothing."""
-    reasons = (find(row.get("reason_codes"), code) for code in FEW)
-    return "".join(f" {sentence_start(str(why))}." for why in reasons if why and str(why) not in sentence)
-
-
-def reaches_parity(row: Row) -> str:
-    """Return what to say of a claim whose interval, once adjusted for the picking, holds no difference; or nothing."""
-    picked = " The evidence is q: the interval is wider, since the strongest was picked, and reaches no difference."
-    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
-    return picked if low <= (value_without_difference(row.get("metric") or "") or 0.0) <= high else ""
 
 
 _CHANCE = 0.05
@@ -144,16 +73,16 @@ def excludes_parity(row: Row) -> str:
 
 def finding_of(
     row: Row,
+    reading: Reading,
     *,
     tone: str,
     topic: tuple[str, ...],
     short: str,
-    sentence: str,
     share: bool = False,
     strength: float | None = None,
     measure: str = "",
 ) -> Finding:
-    """Return what a row says as a finding.
+    """Return what a row says as a finding; `plumbline.report.sentences` tells it.
 
     Parameters
     ----------
@@ -164,17 +93,15 @@ def finding_of(
     measure : str
         See `Finding`.
     """
+    if reading.picked is not None:
+        reading.picked.estimated.append(row)
     shown, ends = (percent, percent_interval) if share else (number, interval)
-    sentence += few_sets(row, sentence)
-    sentence += could_be_found(row, share=share, said=sentence) + excludes_parity(row) if tone == "none" else ""
-    sentence += reaches_parity(row) if tone in DIFFERENCES else ""
     return Finding(
         tone=tone,
         topic=topic,
         model=row["model"],
         dataset=row["dataset"],
         short=short,
-        sentence=sentence,
         value=or_nan(row["value"]),
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),

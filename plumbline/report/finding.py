@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class Finding:
     short : str
         The finding without numbers, for a table.
     sentence : str
-        The finding in full, with number, interval, p and sample sizes.
+        The finding in full, where it is told of no row; `plumbline.report.sentences` tells the others.
     interval_text : str
         The interval as text; where the value is a mean over probes, their range, called so.
     q_text : str
@@ -87,11 +87,11 @@ class Finding:
     model: str
     dataset: str
     short: str
-    sentence: str
     value: float
     value_text: str
     interval_text: str
     strength: float
+    sentence: str = ""
     q_text: str = "–"
     row: str | None = None
     measure: str = ""
@@ -124,12 +124,12 @@ def at_first(ranked: list[Finding]) -> Shown:
 
 
 def headlines(found: list[Finding]) -> list[Finding]:
-    """Return the strongest finding of every topic, with how many models show the same, in rank order."""
+    """Return the strongest finding of every topic, in rank order."""
     ordered = sorted(found, key=lambda f: (f.topic, _rank(f)))  # groupby needs topics together
     chosen = []
     for _, same in groupby(ordered, key=lambda f: f.topic):
         group = list(same)
-        chosen.append(_with_company(_foremost(group), group))
+        chosen.append(_foremost(group))
     return in_rank_order(chosen)
 
 
@@ -150,36 +150,3 @@ def _rank(finding: Finding) -> tuple[int, int, str, float, tuple[str, ...], str]
     strength = finding.strength if math.isfinite(finding.strength) else -1.0
     # A skew and a difference of shares have different units: only findings of one kind are ordered by strength.
     return (TONES.index(finding.tone), place, kind, -strength, finding.topic, finding.model)
-
-
-def _with_company(finding: Finding, group: list[Finding]) -> Finding:
-    if len(group) == 1 or finding.tone in ("gain", "cost"):
-        return finding
-    if finding.tone in ("harm", "robust"):
-        return replace(finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}.")
-    if finding.topic[0] == "weak":
-        return replace(finding, sentence=f"{finding.sentence} The same of {len(group)} models.")
-    counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
-    if finding.tone in DIFFERENCES:
-        evident, models = finding.company or (counts[finding.tone], len(group))
-        if models < 2:
-            return finding
-        company = f"Evidence of it in {evident} of {models} models{_least(group)}."
-    elif finding.tone == "none":
-        largest = ": this one has the largest value" if _comparable(group) and _known(group) else ""
-        company = f"The same for all {len(group)} models{largest}."
-    else:
-        company = f"Undefined in {counts['undefined']} of {len(group)} models."
-    return replace(finding, sentence=f"{finding.sentence} {company}")
-
-
-def _least(group: list[Finding]) -> str:
-    known = _known(group)
-    if not known or not _comparable(known):
-        return ""
-    least = min(known, key=lambda f: (f.value, f.model))
-    return f"; the smallest value is {least.value_text} ({least.model})"
-
-
-def _known(group: list[Finding]) -> list[Finding]:
-    return [finding for finding in group if math.isfinite(finding.value)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
 
 from plumbline.report.data import short_digest
-from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import LvlmSummary, ReportInputs
 from plumbline.report.language_words import (
@@ -21,10 +21,9 @@ from plumbline.report.language_words import (
     people,
     plain,
     prompt_title,
-    scorer_words,
 )
 from plumbline.report.listings import LONGEST_LISTING, Listing
-from plumbline.report.numbers import agreeing_decimals, count, money, number, percent, points
+from plumbline.report.numbers import confidence, count, interval, money, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
@@ -114,75 +113,29 @@ def _is_worst(row: Row, reading: Reading) -> bool:
 
 
 def _max_score_finding(row: Row, reading: Reading) -> Finding:
-    groups, who = row["groups"], people(row["group"])
-    short = f"most toxic texts are about {who}"
-    stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
-    sentence = (
-        f"{subject_of(row)} ({prompt_title(row['prompt'])}): the most toxic answer is about {who} in {stated} "
-        f"({uncertainty(row, reading, share=True)}; chance gives each of {groups} groups {percent(1 / groups)}). "
-        f"Scored by {scorer_words(row['scorer'], reading)}."
-    )
     tone = "bias" if _is_worst(row, reading) else "none"
-    return _finding(row, tone, "toxicity", short, sentence, row["group"], share=True)
+    short = f"most toxic texts are about {people(row['group'])}"
+    return _finding(row, reading, tone, "toxicity", short, row["group"], share=True)
 
 
 class _Gap(NamedTuple):
-    """A tested gap between groups: its metric and definition, those of the groups, and its sentence.
-
-    `template` has the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
-    `shown` writes a value; `ratio` where the gap is one, and no difference.
-    """
+    """A tested gap between groups."""
 
     kind: str
     tone: str
     metric: str
     of_groups: str
-    definition: str
     short: str
-    template: str
-    shown: Callable[..., str]
     share: bool = False
-    ratio: bool = False
-
-    def sentence(self, row: Row, low: Row, high: Row) -> str:
-        """Tell a gap and the groups at its ends."""
-        values = [each["value"] for each in (low, high, row)]
-        # Dollars are whole, and a ratio is no difference.
-        agree = self.shown in (number, percent) and not self.ratio
-        as_agreed = {"decimals": agreeing_decimals(*values, share=self.share)} if agree else {}
-        least, most, gap = (self.shown(value, **as_agreed) for value in values)
-        if self.share:
-            gap = points(row["value"], **as_agreed).lstrip("+")
-        return self.template.format(
-            low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap
-        )
 
 
 _GAPS = (
-    _Gap(
-        "rating", "bias", "rating_gap", "rating", "paper", "gap of ratings ({prompt})",
-        "it gives {low} {least} of 10 and {high} {most}, a gap of {gap}", number,
-    ),
-    _Gap(
-        "rating", "bias", "salary_gap", "salary", "paper", "gap of offered salaries",
-        "it offers {low} {least} a year and {high} {most}, a gap of {gap}", money,
-    ),
-    _Gap(
-        "competence", "bias", "competence_gap", "competence_words", "paper", "gap of words of competence",
-        "{least} of the words about {low} speak of competence, and {most} of those about {high}, a gap of {gap}",
-        percent, share=True,
-    ),
-    _Gap(
-        "refusal", "difference", "refusal_rate_gap", "refusal_rate", "paper", "gap of refusals",
-        "it refuses {most} of the answers about {high} and {least} of those about {low}, a gap of {gap}",
-        percent, share=True,
-    ),
-    _Gap(
-        "refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths",
-        "answers about {high} have {most} words and those about {low} {least}, {gap} times as many", number,
-        ratio=True,
-    ),
-)  # fmt: skip
+    _Gap("rating", "bias", "rating_gap", "rating", "gap of ratings ({prompt})"),
+    _Gap("rating", "bias", "salary_gap", "salary", "gap of offered salaries"),
+    _Gap("competence", "bias", "competence_gap", "competence_words", "gap of words of competence", share=True),
+    _Gap("refusal", "difference", "refusal_rate_gap", "refusal_rate", "gap of refusals", share=True),
+    _Gap("refusal", "difference", "response_length_ratio", "response_length", "unequal lengths"),
+)
 
 
 def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -192,25 +145,19 @@ def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 
 def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding]:
-    gaps = where(rows, metric=gap.metric, definition=gap.definition).filter(pl.col("value").is_finite())
+    gaps = where(rows, metric=gap.metric, definition="paper").filter(pl.col("value").is_finite())
     # Each rating asks another question; of the other metrics the prompt tells in which answers it is largest.
     keys = (*_SUBSET, "prompt") if gap.kind == "rating" else _SUBSET
     for subset in _each(gaps, *keys):
         row = _strongest(subset, reading)
         same = {name: row[name] for name in (*_SUBSET, "prompt")}
-        groups = where(rows, metric=gap.of_groups, definition=gap.definition, **same)
-        known = groups.filter(pl.col("value").is_finite()).drop_nulls("group").sort("value", "group")
-        if known.height < 2:
+        groups = where(rows, metric=gap.of_groups, definition="paper", **same)
+        if groups.filter(pl.col("value").is_finite()).drop_nulls("group").height < 2:
             continue
-        statement = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
-        sentence = (
-            f"{subject_of(row)} ({prompt_title(row['prompt'])}): {statement} "
-            f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."
-        )
-        tone = gap.tone if evidence(row, reading) else "none"
         prompt = prompt_title(row["prompt"]) if gap.kind == "rating" else ""
         short = gap.short.format(prompt=prompt) + f" between groups of {attribute_title(row['attribute'])}"
-        finding = _finding(row, tone, gap.kind, short, sentence, gap.metric, prompt, share=gap.share)
+        tone = gap.tone if evidence(row, reading) else "none"
+        finding = _finding(row, reading, tone, gap.kind, short, gap.metric, prompt, share=gap.share)
         yield replace(finding, value_text=money(row["value"])) if gap.metric == "salary_gap" else finding
 
 
@@ -222,14 +169,8 @@ def base_llm_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     for subset in _each(rows, *_SUBSET):
         row = _strongest(subset, reading)
         more = "above" if row["value"] > 0 else "below"
-        what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
-        sentence = (
-            f"{subject_of(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} "
-            f"that of the base language model ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people "
-            f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
-        )
         tone = "difference" if evidence(row, reading) else "none"
-        findings.append(_finding(row, tone, "base_llm", f"MaxToxicity {more} the base language model", sentence))
+        findings.append(_finding(row, reading, tone, "base_llm", f"MaxToxicity {more} the base language model"))
     return with_evidence(findings)
 
 
@@ -253,20 +194,16 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(0, named=True)
     who = people(row["group"])
     named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
+    ends = interval(row["ci_low"], row["ci_high"])
     sentence = (
         f"On {row['dataset']}, {row['model']} says “{row['word']}” of {who}, {named}: {count(row['count'])} times in "
         f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words about "
-        f"others (log ratio {number(row['association'])}, {uncertainty(row, reading)})."
+        f"others (log ratio {number(row['association'])}, {confidence(reading.confidence)} CI {ends}; "
+        f"{p_value(row['q'], 'q')})."
     )
-    short = f"“{row['word']}” is said of {who}"
-    return _finding(
-        row | {"value": row["association"]},
-        "bias" if judged.height else "difference",
-        "words",
-        short,
-        sentence,
-        row["model"],
-    )
+    tone, short = "bias" if judged.height else "difference", f"“{row['word']}” is said of {who}"
+    finding = _finding(row | {"value": row["association"]}, reading, tone, "words", short, row["model"])
+    return replace(finding, sentence=sentence)
 
 
 def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:
@@ -309,7 +246,7 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
     return max(rows, key=strength)
 
 
-def _finding(row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False) -> Finding:
+def _finding(row: Row, reading: Reading, tone: str, kind: str, short: str, *more: str, share: bool = False) -> Finding:
     title = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
     topic = (kind, row["dataset"], row["attribute"], *more)
-    return finding_of(row, tone=tone, topic=topic, short=title, sentence=sentence, share=share)
+    return finding_of(row, reading, tone=tone, topic=topic, short=title, share=share)

@@ -694,14 +694,36 @@ def asked_questions(card: pl.DataFrame, kind: Kind) -> list[Question]:
     return [question_of(name) for name in dict.fromkeys(where(card, kind=kind)["question"])]
 
 
+def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> str:
+    """Return the mark of a cell of another dataset than most of its column; empty of the others.
+
+    Parameters
+    ----------
+    usual : mapping
+        See `usual_datasets`.
+    """
+    return "†" if cell["dataset"] and cell["dataset"] != usual[cell["question"]] else ""
+
+
+def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
+    """Return question -> the dataset that most models were asked it on; cells of others have other images."""
+    asked = card.drop_nulls("dataset").group_by("question", maintain_order=True)
+    return {str(question): of_one["dataset"].mode(maintain_order=True)[0] for (question,), of_one in asked}
+
+
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:
     """Return a scorecard as text, a row a model and a column a question; of each kind its own columns.
 
-    A value with evidence of a difference is marked by `*`, one in too few images to tell by `?`.
+    A value with evidence of a difference is marked by `*`, one in too few images to tell by `?`, one of another dataset
+    than most of its column by `†`.
     """
-    marks = {"evidence": "*", "too_weak": "?"}
+    marks, usual = {"evidence": "*", "too_weak": "?"}, usual_datasets(card)
     cells = [
-        {"model": cell["model"], "title": cell["title"], "text": value_text(cell) + marks.get(cell["state"], "")}
+        {
+            "model": cell["model"],
+            "title": cell["title"],
+            "text": value_text(cell) + marks.get(cell["state"], "") + elsewhere(cell, usual),
+        }
         for cell in card.to_dicts()
     ]
     table = pl.DataFrame(cells, schema=dict.fromkeys(("model", "title", "text"), pl.String), orient="row")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -11,7 +11,15 @@ import polars as pl
 from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan
-from plumbline.report.scorecard import UNITS, detectable, interval_text, question_of, value_text
+from plumbline.report.scorecard import (
+    UNITS,
+    detectable,
+    elsewhere,
+    interval_text,
+    question_of,
+    usual_datasets,
+    value_text,
+)
 from plumbline.report.vocabulary import group_title, sentence_start
 
 WIDTH, EDGE = 76.0, 4.0
@@ -89,7 +97,7 @@ TITLES = {"encoder": "Encoders", "generator": "Generative models"}
 
 def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
     """Return the scorecard (`plumbline.report.scorecard.SCORECARD_SCHEMA`) of each kind of models, in its order."""
-    tables = []
+    tables, usual = [], usual_datasets(scorecard)
     for (kind,), rows in scorecard.group_by("kind", maintain_order=True):
         table = ScoreTable(TITLES.get(str(kind), str(kind)))
         models = list(dict.fromkeys(rows["model"].to_list()))
@@ -101,9 +109,7 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
             scale = _Scale.of(list(by_model.values()), from_zero=not more)
             words = f"; words: {', '.join(entry.words)}" if entry.words else ""
-            asked = Counter(row["dataset"] for row in by_model.values() if row["dataset"])
-            usual = next(iter(asked.most_common(1)), ("", 0))[0]
-            meaning = f"{unit.meaning}; asked on {usual}{words}"
+            meaning = f"{unit.meaning}; asked on {usual[entry.id]}{words}"
             head = entry.head or unit.head or unit.suffix
             table.columns.append(Column(entry.title, head, meaning, more, scale.null))
             for model in models:
@@ -143,7 +149,7 @@ class _Scale:
         return round(EDGE + (WIDTH - 2 * EDGE) * min(1.0, max(0.0, share)), 1)
 
 
-def _cell(row: Row, scale: _Scale, usual: str) -> Cell:
+def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
     # The head of the column names the unit.
     text = "" if row["state"] == "not_asked" else value_text(row, named=False)
     cell = Cell(
@@ -153,7 +159,7 @@ def _cell(row: Row, scale: _Scale, usual: str) -> Cell:
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],
-        elsewhere=bool(text) and row["dataset"] != usual,
+        elsewhere=elsewhere(row, usual) != "",
     )
     if not defined(row["value"]):
         return cell

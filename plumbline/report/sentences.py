@@ -21,7 +21,7 @@ from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import people
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined
+from plumbline.report.rows import Row, defined, where
 from plumbline.report.scorecard import (
     QUESTIONS,
     Question,
@@ -176,6 +176,16 @@ def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
     return predicate(cell, sureness(cell, reading))
 
 
+def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[str]:
+    """Return what the scorecard says of a model: a sentence a cell with evidence, and which cells have none."""
+    cells = where(card, model=model).to_dicts()
+    told = [f"On {cell['dataset']} it {in_words(cell, reading)}." for cell in cells if cell["state"] == "evidence"]
+    for state, what in (("none", "No evidence of a difference"), ("too_weak", "Too few images to tell")):
+        titles = [cell["title"] for cell in cells if cell["state"] == state]
+        told += [f"{what}: {'; '.join(titles)}."] if titles else []
+    return told
+
+
 # --- Findings.
 
 
@@ -222,11 +232,11 @@ class Sentences:
     def of(self, finding: Finding) -> Finding:
         """Return a finding with its sentence; one that is told of no row keeps what it says."""
         sources = self.rows.get(finding.row or "")
-        if sources is None or finding.tone not in (*DIFFERENCES, "none"):
-            return finding if finding.sentence else replace(finding, sentence=in_short(finding))
-        row = sources.selected
-        if row["metric"] not in SAYS:
-            return replace(finding, sentence=in_short(finding))
+        if finding.sentence:
+            return finding
+        row = {} if sources is None else sources.selected
+        if sources is None or finding.tone not in (*DIFFERENCES, "none") or row.get("metric") not in SAYS:
+            return replace(finding, sentence=in_short(finding, row))
         cell = _cell(row, self.table)
         sure = sureness(cell, self.reading, sources.ordinary)
         if finding.tone == "none":
@@ -257,12 +267,14 @@ def _company(finding: Finding) -> str:
     return f" {evident} of the {models} models asked on {finding.dataset} {shows} evidence of it."
 
 
-def in_short(finding: Finding) -> str:
-    """Say a finding by its title, value and interval."""
+def in_short(finding: Finding, row: Row) -> str:
+    """Say a finding by its title, value and interval; of what is undefined why it is."""
+    on = f"On {finding.dataset}, " if finding.dataset else ""
+    if finding.tone == "undefined":
+        return f"{on}{finding.model}: {finding.short}; {row.get('reason') or 'no reason was recorded'}."
     sure = "; ".join(
         [finding.interval_text or "no interval", *([f"q {finding.q_text}"] if finding.q_text != "–" else [])]
     )
-    on = f"On {finding.dataset}, " if finding.dataset else ""
     return f"{on}{finding.model}: {finding.short}, {finding.value_text} ({sure})."
 
 

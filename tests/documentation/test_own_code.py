@@ -107,7 +107,7 @@ def test_the_metric_reaches_table_findings_and_scorecard(beside):
     asked = Reading(own_questions=(own_question("top_two", "crime", "crime", "gender", "near misses"),))
     card = scorecard(table, asked).row(0, named=True)
     assert card["title"] == "Near misses by gender" and card["state"] == "evidence" and card["group"] == "man"
-    assert any("top_two" in finding.sentence and finding.tone == "bias" for finding in findings(table, asked))
+    assert any("top_two" in finding.short and finding.tone == "bias" for finding in findings(table, asked))
 
 
 def test_an_edit_is_another_version_and_a_comment_is_none(beside):

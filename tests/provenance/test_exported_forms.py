@@ -20,7 +20,7 @@ from plumbline.provenance.export import (
     model_card,
     provenance_statement,
 )
-from plumbline.provenance.forms import Exported, hub_dataset, written
+from plumbline.provenance.forms import Exported, hub_dataset, model_cards, written
 from plumbline.report.reading import Reading
 
 COMMON = {
@@ -64,6 +64,18 @@ def test_the_card_is_read_back_by_the_hubs_own_reader():
     assert one.metric_args["ci_low"] == 1.0 and one.metric_args["row_id"] == row_ids(rows)[0]
     assert ModelCardData(model_name="clip", eval_results=results).to_dict()["model-index"] == metadata["model-index"]
     assert "checkpoint sha256: `" in card and "| faces | max\\_skew" not in card
+
+
+def test_the_card_says_what_the_scorecard_says_of_the_model():
+    skew = {
+        "model": "a", "dataset": "faces", "condition": "before", "statistic": "estimate", "suite": "crime",
+        "event": "crime", "attribute": "race", "metric": "max_skew", "definition": "mean_over_pairs", "value": 1.5,
+        "ci_low": 1.0, "ci_high": 2.0, "p": 0.001, "q": 0.002, "n": 200,
+    }  # fmt: skip
+    table = metric_frame([skew, skew | {"attribute": "gender", "q": 0.7}])
+    card = model_cards(Exported(table, Reading()))["model_cards/a.md"].decode().replace("\u00a0", " ")
+    assert "\n- On faces it gives crime labels 150% (95% CI 100–200%; q = 0.002) more often to one race" in card
+    assert "\n- No evidence of a difference: Crime labels by gender." in card
 
 
 def test_generative_models_have_a_task_of_their_own():

@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 import pytest
-from synthetic_language import FACES, FAIR, MODELS, OFFLINE, REAL, WORST, language_table, word_table
+from synthetic_language import FACES, FAIR, MODELS, OFFLINE, REAL, language_table, word_table
 
 from plumbline.report import Reading, findings, findings_table
 from plumbline.report.finding import headlines
@@ -28,13 +28,10 @@ def plain_spaces(text):
     return text.replace("\u00a0", " ")
 
 
-def test_the_worst_off_group_is_told_with_share_interval_chance_and_scorer(table):
+def test_the_worst_off_group_is_told_with_share_and_interval(table):
     finding = told(table)[("toxicity", FACES, "race_gender", "Black_woman"), "llava"]
     assert finding.tone == "bias" and finding.short == "Most toxic texts are about Black women"
-    sentence = plain_spaces(finding.sentence)
-    assert "llava on faces (characteristics): the most toxic answer is about Black women in 40%" in sentence
-    assert "(95% CI 34–46%; p < 0.001, q < 0.001; chance gives each of 12 groups 8.3%)" in sentence
-    assert sentence.endswith("Scored by offline, an offline stand-in.")
+    assert (finding.value_text, finding.interval_text, finding.q_text) == ("40%", "34–46%", "< 0.001")
 
 
 def test_a_model_without_evidence_only_counts(table):
@@ -42,8 +39,8 @@ def test_a_model_without_evidence_only_counts(table):
     assert {f.tone for (_, model), f in found.items() if model == FAIR} == {"none"}
     for kind in BIASED:
         assert {f.tone for (topic, model), f in found.items() if topic[0] == kind and model == MODELS[0]} == {"bias"}
-    (line,) = [f.sentence for f in headlines(list(found.values())) if f.topic[0] == "toxicity"]
-    assert line.endswith("Evidence of it in 2 of 3 models; the smallest value is 8.3% (fair).")
+    (line,) = [f for f in headlines(list(found.values())) if f.topic[0] == "toxicity"]
+    assert line.company == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -58,21 +55,17 @@ def test_answers_to_an_instruction_are_no_findings(table):
     instructed = table.filter(pl.col("instruction").is_not_null())
     assert not instructed.filter(pl.col("q") < 0.05).is_empty()
     assert findings(instructed, READING) == []
-    assert not any("90%" in f.sentence for f in findings(table, READING) if f.topic[0] == "refusal")
+    assert not any("90%" in f.value_text for f in findings(table, READING) if f.topic[0] == "refusal")
 
 
-def test_gaps_name_both_groups_and_their_numbers(table):
+def test_gaps_are_told_of_ratings_pay_words_and_refusals(table):
     found = {topic: f for (topic, model), f in told(table).items() if model == "llava"}
     subset = (FACES, "race_gender")
-    rating = plain_spaces(found["rating", *subset, "rating_gap", "hiring"].sentence)
-    assert "it gives Black women 5.5 of 10 and " in rating and "a gap of 1.5 (95% CI" in rating
-    salary = found["rating", *subset, "salary_gap", "salary"]
-    assert "it offers Black women $4" in salary.sentence and salary.value_text == "$9,000"
-    competence = found["competence", *subset, "competence_gap", ""]
-    assert "10% of the words about Black women speak of competence, and 20%" in competence.sentence
-    assert "a gap of 10 points" in competence.sentence  # over all occupations, not of the chef
-    refusal = found["refusal", *subset, "refusal_rate_gap", ""]
-    assert refusal.tone == "difference" and "refuses 12% of the answers about Black women" in refusal.sentence
+    assert found["rating", *subset, "rating_gap", "hiring"].value_text == "1.5"
+    assert found["rating", *subset, "salary_gap", "salary"].value_text == "$9,000"
+    # Over all occupations, not of the chef.
+    assert found["competence", *subset, "competence_gap", ""].value_text == "10%"
+    assert found["refusal", *subset, "refusal_rate_gap", ""].tone == "difference"
     assert "rating" not in {topic[0] for topic in found if topic[-1] == "warmth"}
 
 
@@ -82,17 +75,8 @@ def test_unreadable_answers_are_no_gap(table):
 
 def test_the_base_language_model(table):
     finding = told(table)[("base_llm", FACES, "race_gender"), "llava"]
-    assert finding.tone == "difference"
-    assert "of MaxToxicity lies 0.080 above that of the base language model" in finding.sentence
-
-
-def test_headlines_go_by_the_first_scorer_of_the_audit_file():
-    both = language_table(("llava",), scorers=(REAL, OFFLINE))
-    worst = ("toxicity", FACES, "race_gender", WORST["race_gender"])
-    for first in (REAL, OFFLINE):
-        reading = Reading(scorers=(first, *({REAL, OFFLINE} - {first})), stand_ins=(OFFLINE,))
-        sentence = told(both, reading)[worst, "llava"].sentence
-        assert ("an offline stand-in" in sentence) is (first == OFFLINE)
+    assert finding.tone == "difference" and finding.value_text == "0.080"
+    assert finding.short == "MaxToxicity above the base language model"
 
 
 def test_the_short_table_goes_by_the_first_scorer_of_the_audit_file():

@@ -1,7 +1,6 @@
 """The chapter on associations: its charts and its sentences."""
 
 import math
-import re
 from dataclasses import replace
 
 import polars as pl
@@ -149,26 +148,18 @@ def test_findings_tell_the_strongest_association_and_the_gap(measured):
     assert len(found) == 8
     strongest = found[("association", DATASET, "race"), MODELS[0]]
     assert strongest.tone == "bias" and strongest.value_text == "0.50 sd" and strongest.strength == 0.4
-    assert (
-        "Black faces lie 0.50 standard deviations closer to the words of communion (negative) than all others"
-        in strongest.sentence
-    )
-    assert "strongest of 1 associations by race for which there is evidence, of 24 tested" in strongest.sentence
+    assert strongest.short == "Race: associated unequally with communion, negative words"
     nothing = found[("association", DATASET, "gender"), MODELS[0]]
     assert nothing.tone == "none" and nothing.strength == 0
-    assert "further from" in nothing.sentence and "than faces of women" in nothing.sentence
     gap = found[("markedness", DATASET, "race"), MODELS[0]]
     assert gap.tone == "difference" and gap.value_text == "60 points"
-    assert re.search(r"90% \(n.=.300\) of White faces and 30% \(n.=.300\) of Black faces", gap.sentence)
     assert found[("markedness", DATASET, "race"), MODELS[1]].tone == "none"
 
 
 def test_an_effect_and_its_interval_stand_on_the_side_that_is_named():
     rows = [row for row in rows_of(MODELS[0], lean=-0.5) if row["metric"] == "sc_weat_effect"]
     (found,) = (f for f in association_findings(metric_frame(rows), READING) if f.topic[2] == "race")
-    assert "0.50 standard deviations further from" in found.sentence
     assert (found.value, found.value_text, found.interval_text) == (0.5, "0.50 sd", "0.40–0.60")
-    assert found.interval_text in found.sentence and "−0.6" not in found.sentence
 
 
 def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(measured):

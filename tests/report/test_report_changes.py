@@ -151,7 +151,9 @@ def test_what_got_worse_is_told_before_what_got_better_and_what_appeared_last():
     assert [[what.split(", ")[1] for what in whats] for _, whats in told[:3]] == [
         ["worst", "worse"], ["little", "mild"], ["better"],
     ]  # fmt: skip
-    assert found.regressed == 2 and "2 numbers are worse than before by more than is allowed" in found.summary
+    assert found.regressed == 2
+    assert "2 numbers are worse than before by more than is allowed: the first is" in found.summary
+    assert f"{told[0][1][0]} on " in found.summary
     assert "1 number is better" in found.summary and "As if independent" in found.how
 
 

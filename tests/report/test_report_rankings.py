@@ -1,7 +1,6 @@
 """The chapter on rankings: its charts and its sentences."""
 
 import math
-from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -96,21 +95,17 @@ def test_random_rankings_stand_behind_each_dot(rankings, metric):
 
 def only(frame, attribute):
     (finding,) = [f for f in ranking_findings(frame, READING) if f.topic == ("ranking", DATASET, attribute)]
-    return replace(finding, sentence=finding.sentence.replace("\u00a0", " "))
+    return finding
 
 
 def test_the_strongest_skew_is_told_by_model_and_attribute(rankings):
     assert len(ranking_findings(rankings, READING)) == 4
     race = only(metric_frame(rows_of(MODELS[0])), "race")
     assert race.tone == "bias"
-    assert race.sentence == (
-        "small-bazaar-6k on fairface: among the 1,000 faces that best fit the words of communion (negative), Black "
-        "faces are 2.0 times as frequent as among all (skew@k 0.69; 95% CI 0.59–0.79; p = 0.005, q = 0.010; n = 900). "
-        "It is the strongest of 1 such skews by race for which there is evidence, of 24 tested."
-    )
+    assert race.short == "Race: ranked unequally by communion, negative words"
     assert (race.value_text, race.q_text) == ("0.69", "0.010") and race.strength == pytest.approx(LEAN - 0.1)
     assert only(metric_frame(rows_of(MODELS[0])), "gender").tone == "none"
-    assert "This does not show" in only(metric_frame(rows_of(MODELS[1], q=0.7)), "race").sentence
+    assert only(metric_frame(rows_of(MODELS[1], q=0.7)), "race").tone == "none"
 
 
 def test_first_for_warm_words_is_a_difference_and_absence_is_told(rankings):
@@ -124,21 +119,7 @@ def test_first_for_warm_words_is_a_difference_and_absence_is_told(rankings):
         ci_high=pl.when(told).then(math.nan).otherwise("ci_high"),
     )
     finding = only(gone, "race")
-    assert "there are no Black faces (skew@k −∞; no interval" in finding.sentence
+    assert finding.value_text == "−∞"
     assert math.isfinite(finding.value) and math.isfinite(finding.strength)
     undefined = metric_frame(rows_of(MODELS[0])).with_columns(value=pl.lit(math.nan))
     assert ranking_findings(undefined, READING) == []
-
-
-def test_a_finding_from_few_sets_says_so():
-    few = (reason("few_clusters", clusters=4), reason("few_relabellings", least=0.125))
-    (found,) = ranking_findings(metric_frame([row | {"reason": few} for row in rows_of(MODELS[0])]), READING)[:1]
-    assert found.sentence.endswith(
-        " Interval from only 4 sets. Too few sets to test: no difference, however large, gives a p below 0.12."
-    )
-
-
-def test_a_finding_about_a_small_group_says_so():
-    small = {"reason": reason("small_group", n=12, min_group=30)}
-    found = ranking_findings(metric_frame([row | small for row in rows_of(MODELS[0])]), READING)
-    assert found and all("n = 900, small group)" in finding.sentence for finding in found)

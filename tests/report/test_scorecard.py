@@ -106,6 +106,10 @@ def test_a_cell_of_another_dataset_than_its_column_is_marked():
     assert {model: cells[0].elsewhere for model, cells in shown.rows} == dict.fromkeys("abe", False) | dict.fromkeys(
         "cd", True
     )
+    texts = in_columns(scorecard(table, Reading()))
+    assert [text.endswith("†") for text in texts["Crime labels by race"]] == [model in "cd" for model in texts["model"]]
+    chart = drawn(scorecard(table, Reading()))
+    assert "†: asked on few, unlike the rest of its column" in chart.description
     assert shown.elsewhere == {"few": 300} and "asked on fairface" in shown.columns[0].meaning
     (alike,) = score_tables(scorecard(frame(answer("a"), answer("b")), Reading()))
     assert alike.elsewhere == {}

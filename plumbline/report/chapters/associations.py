@@ -8,8 +8,6 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.perception import (
-    AVERAGED,
-    OTHERS,
     association_intervals,
     associations,
     markedness,
@@ -18,13 +16,13 @@ from plumbline.report.charts.perception import (
     strongest_first,
     valence_correlations,
 )
-from plumbline.report.evidence import evidence, finding_of, remark, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.numbers import agreeing_decimals, number, percent
+from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, where
-from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
+from plumbline.report.vocabulary import attribute_title, sentence_start
 
 METRICS = ("sc_weat_effect", "weat_effect", "markedness", "markedness_gap", "valence_correlation")
 
@@ -55,7 +53,7 @@ def association_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]
         for key in rows.select("model", "attribute").unique().sort("model", "attribute").iter_rows():
             findings += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
         gaps = where(table, metric="markedness_gap", dataset=dataset, condition="before")
-        findings += [_gap(row, table, reading) for row in gaps.to_dicts() if defined(row["value"])]
+        findings += [_gap(row, reading) for row in gaps.to_dicts() if defined(row["value"])]
     return findings
 
 
@@ -67,47 +65,23 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     evident = [row for row in known if evidence(row, reading)]
     row = max(evident or known, key=lambda r: (abs(r["value"]), r["event"], r["group"]))
     attribute = attribute_title(row["attribute"])
-    size = _upright(row)
-    statement = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{remark(row)})"
-    subject = subject_of(row)
     if evident:
         # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
         tone = "bias" if row["event"].endswith("negative") else "difference"
         short = f"{sentence_start(attribute)}: associated unequally with {scale_title(row['event'])}"
-        sentence = (
-            f"{subject}: {statement}. It is the strongest of {len(evident)} associations by {attribute} for which "
-            f"there is evidence, of {len(known)} tested."
-        )
     else:
         tone, short = "none", f"no evidence of associations by {attribute}"
-        sentence = (
-            f"{subject}: no evidence that faces differ by {attribute} in what they are associated with; the largest "
-            f"of {len(known)} estimates: {statement}. This does not show that there is none."
-        )
-    finding = finding_of(
-        size, tone=tone, topic=("association", row["dataset"], row["attribute"]), short=short, sentence=sentence
-    )
+    size = _upright(row)
+    finding = finding_of(size, reading, tone=tone, topic=("association", row["dataset"], row["attribute"]), short=short)
     return [replace(finding, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))]
 
 
 def _upright(row: Row) -> Row:
-    """Turn an effect and its interval to the side that the sentence names: 0.9 further is 0.9, not -0.9."""
+    """Turn an effect and its interval to the side that a sentence names: 0.9 further is 0.9, not -0.9."""
     if row["value"] >= 0:
         return row
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
     return row | {"value": -row["value"], "ci_low": -high, "ci_high": -low}
-
-
-def _sentence(row: Row) -> str:
-    reference = (
-        "all others" if row["reference_group"] == OTHERS else group_faces(row["attribute"], row["reference_group"])
-    )
-    side = "closer to" if row["value"] >= 0 else "further from"
-    return (
-        f"{group_faces(row['attribute'], row['group'])} lie {number(abs(row['value']))} standard deviations {side} the "
-        f"words of {scale_title(row['event']).replace(', ', ' (').removesuffix(' words')}"
-        f"{')' if ',' in scale_title(row['event']) else ''} than {reference}"
-    )
 
 
 def _least(row: Row) -> float:
@@ -117,41 +91,13 @@ def _least(row: Row) -> float:
     return (min(ends) if low * high > 0 else 0.0) if len(ends) == 2 else abs(row["value"])
 
 
-def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
-    groups = where(
-        table,
-        metric="markedness",
-        definition=AVERAGED,
-        model=row["model"],
-        dataset=row["dataset"],
-        attribute=row["attribute"],
-        condition="before",
-    ).to_dicts()
-    known = sorted((group for group in groups if defined(group["value"])), key=lambda g: g["value"])
-    attribute = attribute_title(row["attribute"])
-    subject = subject_of(row)
-    decimals = agreeing_decimals(known[0]["value"], known[-1]["value"], row["value"]) if known else None
-    stated = f"{number(row['value'], decimals=decimals)} points ({uncertainty(row, reading)}{remark(row)})"
-    extremes = _extremes(known[0], known[-1], decimals) if known else ""
-    if evidence(row, reading):
-        tone, short = "difference", f"{sentence_start(attribute)}: some groups have to be named"
-        sentence = f"{subject}: markedness differs by {attribute}; the gap is {stated}.{extremes}"
-    else:
-        tone, short = "none", f"no evidence of a gap in markedness by {attribute}"
-        sentence = f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
-    finding = finding_of(
-        row, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short, sentence=sentence
-    )
+def _gap(row: Row, reading: Reading) -> Finding:
+    attribute, tone = attribute_title(row["attribute"]), tone_of(row, reading, "difference")
+    short = f"no evidence of a gap in markedness by {attribute}"
+    if tone == "difference":
+        short = f"{sentence_start(attribute)}: some groups have to be named"
+    finding = finding_of(row, reading, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short)
     return replace(finding, value_text=f"{number(row['value'])} points", strength=finding.strength / 100)
-
-
-def _extremes(most: Row, least: Row, decimals: int | None) -> str:
-    shares = [percent(group["value"] / 100, group["n"], decimals=decimals) for group in (least, most)]
-    faces = [group_faces(group["attribute"], group["group"]) for group in (least, most)]
-    return (
-        f" Closer to “a person” than to the prompt that names their group lie {shares[0]} of {faces[0]} and "
-        f"{shares[1]} of {faces[1]}."
-    )
 
 
 CHAPTER = Chapter(

@@ -13,13 +13,12 @@ from plumbline.report.charts.outcomes import (
     captions_by_scene,
 )
 from plumbline.report.disparity import Disparity, fallback_finding
-from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
+from plumbline.report.evidence import finding_of, titled, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.numbers import number, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, or_nan, reason_of, where
-from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
+from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
+from plumbline.report.vocabulary import attribute_title
 
 
 def caption_table(table: pl.DataFrame) -> pl.DataFrame:
@@ -70,32 +69,11 @@ def caption_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     what = f"{attribute_title(row['attribute'])} skew in PATA's negative captions"
-    subject = subject_of(row)
     topic = ("captions", row["dataset"], row["attribute"])
-    disparity = Disparity.of(row, table)
-    if instead := fallback_finding(disparity, what, topic, reading):
+    if instead := fallback_finding(Disparity.of(row, table), what, topic, reading):
         return instead
-    stated = f"{number(row['value'])} ({uncertainty(row, reading)})"
-    if not defined(row["value"]):
-        tone, short = "undefined", f"{what}: undefined"
-        sentence = f"{subject}: {what} is undefined: {reason_of(row)}."
-    elif evidence(row, reading):
-        tone, short = "bias", sentence_start(what)
-        sentence = f"{subject}: {what} is {stated}.{disparity.bounded_by(reading)}{_extremes(row, table)}"
-    else:
-        tone, short = "none", f"no evidence of {what}"
-        sentence = f"{subject}: no evidence of {what}; the estimate is {stated}."
-    return finding_of(row, tone=tone, topic=topic, short=short, sentence=sentence)
-
-
-def _extremes(row: Row, table: pl.DataFrame) -> str:
-    scenes = where(over_scenes(table, row["attribute"]), model=row["model"], dataset=row["dataset"])
-    groups = [g for g in where(scenes, metric="outcome_proportion").to_dicts() if defined(g["value"])]
-    if len(groups) < 2:
-        return ""
-    top, low = max(groups, key=lambda g: g["value"]), min(groups, key=lambda g: g["value"])
-    ends = [f"{group_faces(g['attribute'], g['group'])} {percent(g['value'], g['n'])}" for g in (top, low)]
-    return f" {sentence_start(ends[0])}, {ends[1]}."
+    tone = tone_of(row, reading)
+    return finding_of(row, reading, tone=tone, topic=topic, short=titled(tone, what))
 
 
 CHAPTER = Chapter(

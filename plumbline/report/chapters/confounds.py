@@ -12,12 +12,12 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import WIDTH, Chart, Spec, label, top_level
 from plumbline.report.charts.dots import tip_of
 from plumbline.report.charts.estimates import MOST_MODELS, STYLES, Words, estimates
-from plumbline.report.evidence import evidence, finding_of, remark, uncertainty
+from plumbline.report.evidence import evidence, finding_of
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.numbers import MINUS, number
+from plumbline.report.numbers import MINUS
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, in_order, or_nan, reason_of, significance_level, where
+from plumbline.report.rows import Row, defined, in_order, or_nan, significance_level, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
 
 ORDER = ("pose", "lighting", "smiling", "age")
@@ -210,92 +210,50 @@ def confound_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     common = {"definition": "cluster", "statistic": "estimate", "condition": "before"}
     findings = []
     by_confound = slope_rows(table).group_by("model", "dataset", "attribute", maintain_order=True)
-    for (model, dataset, confound), lines in by_confound:
-        findings.append(_slope(str(model), str(dataset), str(confound), lines.to_dicts(), reading))
+    for (_, dataset, confound), lines in by_confound:
+        findings.append(_slope(str(dataset), str(confound), lines.to_dicts(), reading))
     against = where(table, metric="confound_vs_protected", **common)
-    for (model, dataset), subset in against.group_by("model", "dataset", maintain_order=True):
-        findings.append(_comparison(str(model), str(dataset), subset.to_dicts(), table, reading))
+    for (_, dataset), subset in against.group_by("model", "dataset", maintain_order=True):
+        findings.append(_comparison(str(dataset), subset.to_dicts(), reading))
     return findings
 
 
-def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: Reading) -> Finding:
+def _slope(dataset: str, confound: str, lines: list[Row], reading: Reading) -> Finding:
     known = [row for row in lines if defined(row["value"]) and significance_level(row) is not None]
-    what, subject = attribute_title(confound), f"{model} on {dataset}"
-    topic = ("confound", dataset, confound)
+    what, topic = attribute_title(confound), ("confound", dataset, confound)
     if not known:
-        reason = reason_of(*lines)
-        sentence = f"{subject}: whether {what} moves what the model reads in a face cannot be said: {reason}."
-        return _finding(lines[0], "undefined", topic, f"undefined: slope along {what}", sentence)
+        return _finding(lines[0], reading, "undefined", topic, f"undefined: slope along {what}")
     strongest = min(known, key=lambda row: (significance_level(row), -abs(row["value"])))
-    sure = sum(evidence(row, reading) for row in known)
-    line = f"{strongest['event']} words along {what}{_HALVES[strongest['group']]}"
-    stated = f"{number(strongest['value'])} a level ({uncertainty(strongest, reading)}{remark(strongest)})"
-    if sure:
+    evident = [row for row in known if evidence(row, reading)]
+    if evident:
         tone = "bias" if confound in PROTECTED else "difference"
-        sentence = (
-            f"{subject}: {what} alone, with nothing else about the face changed, moves what the model reads in it. "
-            f"Most surely {line}: {stated}. Evidence in {sure} of {len(known)} lines, by valence"
-            f"{' and direction' if confound in SPLIT else ''}."
-        )
-        return _finding(strongest, tone, topic, f"slope of {line}", sentence)
-    sentence = (
-        f"{subject}: no evidence that {what} moves what the model reads in a face; the least uncertain of "
-        f"{len(known)} lines is {line}: {stated}."
-    )
-    return _finding(strongest, "none", topic, f"no evidence: slope along {what}", sentence)
+        line = f"{strongest['event']} words along {what}{_HALVES[strongest['group']]}"
+        return _finding(strongest, reading, tone, topic, f"slope of {line}")
+    return _finding(strongest, reading, "none", topic, f"no evidence: slope along {what}")
 
 
-def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, reading: Reading) -> Finding:
+def _comparison(dataset: str, rows: list[Row], reading: Reading) -> Finding:
     known = [row for row in rows if defined(row["value"]) and significance_level(row) is not None]
-    subject, topic = f"{model} on {dataset}", ("confound size", dataset)
+    topic = ("confound size", dataset)
     if not known:
-        reason = reason_of(*rows)
-        sentence = f"{subject}: confounds cannot be compared with protected attributes: {reason}."
-        short = "undefined: confounds against protected attributes"
-        return _finding(rows[0], "undefined", topic, short, sentence)
-    more = [row for row in known if row["value"] > 0 and evidence(row, reading)]
-    less = [row for row in known if row["value"] < 0 and evidence(row, reading)]
+        return _finding(rows[0], reading, "undefined", topic, "undefined: confounds against protected attributes")
+    more = [row for row in known if evidence(row, reading) and row["value"] > 0]
     largest = max(more or known, key=lambda row: row["value"])
-    count = (
-        f"Over {len(known)} comparisons, by valence: the confound moves it more in {len(more)}, less in {len(less)}, "
-        f"and in {len(known) - len(more) - len(less)} neither can be said."
-    )
     first, second = (attribute_title(largest[name]) for name in ("attribute", "reference_group"))
-    sizes = {row["attribute"]: row for row in _sizes(table, largest)}
-    listing = ", ".join(
-        f"{attribute_title(name)} {number(sizes[name]['value'])}"
-        for name in (largest["attribute"], largest["reference_group"])
-        if name in sizes
-    )
-    stated = f"{number(largest['value'])} ({uncertainty(largest, reading)}{remark(largest)})"
-    words = f"{largest['event']} words"
     if more:
-        sentence = (
-            f"{subject}: changing {first} moves what the model reads in a face ({words}) more than changing {second} "
-            f"does: mean absolute changes {listing}, difference {stated}. {count}"
-        )
-        return _finding(largest, "difference", topic, f"{first} moves {words} more than {second}", sentence)
-    sentence = (
-        f"{subject}: no evidence that a confound moves what the model reads in a face more than a protected attribute; "
-        f"the largest difference is that of {first} and {second} ({words}): {stated}. {count}"
-    )
-    short = "no evidence: a confound moves more than a protected attribute"
-    return _finding(largest, "none", topic, short, sentence)
+        short = f"{first} moves {largest['event']} words more than {second}"
+        return _finding(largest, reading, "difference", topic, short)
+    return _finding(largest, reading, "none", topic, "no evidence: a confound moves more than a protected attribute")
 
 
-def _sizes(table: pl.DataFrame, row: Row) -> list[Row]:
-    key = {name: row[name] for name in ("model", "dataset", "suite", "event", "definition", "condition")}
-    return where(table, metric="attribute_change", **key).to_dicts()
-
-
-def _finding(row: Row, tone: str, topic: tuple[str, ...], short: str, sentence: str) -> Finding:
+def _finding(row: Row, reading: Reading, tone: str, topic: tuple[str, ...], short: str) -> Finding:
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
     return finding_of(
         row,
+        reading,
         tone=tone,
         topic=topic,
         short=sentence_start(short) if tone in DIFFERENCES else short,
-        sentence=sentence,
         # The end of the interval that is nearest to no effect.
         strength=min(abs(low), abs(high)) if low * high > 0 else 0.0,
     )

@@ -9,13 +9,12 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.outcomes import harm_rates, max_skew, shares
 from plumbline.report.disparity import parity_findings, skew_findings
-from plumbline.report.evidence import interval_words, name_of
+from plumbline.report.evidence import finding_of
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, where
-from plumbline.report.vocabulary import HARM_EVENTS, event_title, sentence_start
+from plumbline.report.vocabulary import HARM_EVENTS, event_title
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -55,21 +54,14 @@ def outcome_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 
 def _harm(row: Row, reading: Reading) -> Finding:
-    what = f"share of images given {event_title(row['event'])}"
-    ends = percent_interval(row["ci_low"], row["ci_high"])
-    stated = f"{percent(row['value'], row['n'])} ({interval_words(row, reading, share=True)})"
-    return Finding(
+    return finding_of(
+        row,
+        reading,
         tone="harm" if defined(row["value"]) else "undefined",
         topic=("harm", row["dataset"], row["suite"], row["event"]),
-        model=row["model"],
-        dataset=row["dataset"],
-        short=sentence_start(what),
-        sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}.",
-        value=or_nan(row["value"]),
-        value_text=percent(row["value"]),
-        interval_text=ends,
+        short=f"Share of images given {event_title(row['event'])}",
+        share=True,
         strength=or_nan(row["value"]),
-        row=name_of(row),
     )
 
 

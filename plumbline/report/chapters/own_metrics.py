@@ -6,13 +6,12 @@ import polars as pl
 
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.evidence import evidence, finding_of, remark, still_possible, subject_of, uncertainty
+from plumbline.report.evidence import finding_of, titled, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing, estimate
-from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, reason_of, where
+from plumbline.report.rows import Row, where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title, suite_title
 
 _HEADS = ("metric", "suite", "event", "attribute", "group", "model", "value", "n")
@@ -42,20 +41,10 @@ def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 
 def _gap(row: Row, reading: Reading) -> Finding:
-    what = f"{row['definition']} of {event_title(row['event'])} by {attribute_title(row['attribute'])}"
-    stated = f"{number(row['value'])} ({uncertainty(row, reading)}){remark(row)}"
-    if not defined(row["value"]):
-        tone, short = "undefined", f"{what}: undefined"
-        sentence = f"{subject_of(row)}: the gap in {what} is undefined: {reason_of(row)}."
-    elif evidence(row, reading):
-        tone, short = "bias", f"Gap in {what}"
-        sentence = f"{subject_of(row)}: groups differ in {what} by {stated}."
-    else:
-        tone, short = "none", f"no evidence of a gap in {what}"
-        sentence = f"{subject_of(row)}: no evidence that groups differ in {what}; they lie {stated} apart. "
-        sentence += still_possible(row)
+    of = f"{row['definition']} of {event_title(row['event'])} by {attribute_title(row['attribute'])}"
+    tone = tone_of(row, reading)
     topic = ("own", row["dataset"], row["suite"], row["event"], row["attribute"], row["definition"])
-    return finding_of(row, tone=tone, topic=topic, short=short, sentence=sentence)
+    return finding_of(row, reading, tone=tone, topic=topic, short=titled(tone, f"a gap in {of}"))
 
 
 CHAPTER = Chapter(

@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.reasons import find
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.perception import EQUAL, RANKED, ranking_rows, ranking_spread, scale_title, skew_at_k
-from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import count, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, or_nan, where
-from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
+from plumbline.report.vocabulary import attribute_title, sentence_start
 
 METRICS = ("skew_at_k", "max_skew_at_k", "ndkl")
 
@@ -66,41 +65,15 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
         return []
     evident = [row for row in known if evidence(row, reading)]
     row = max(evident or known, key=lambda r: (_size(r), r["event"], r["group"]))
-    attribute, subject = attribute_title(row["attribute"]), subject_of(row)
-    numbers = f"skew@k {number(row['value'])}; {uncertainty(row, reading)}; n = {row['n']:,}{_small(row)}"
-    statement = f"{_sentence(row)} ({numbers})"
+    attribute = attribute_title(row["attribute"])
     if evident:
         # First for negative words is a harm to whichever group it is; first for warm ones is for the reader to judge.
         tone = "bias" if row["event"].endswith("negative") else "difference"
         short = f"{sentence_start(attribute)}: ranked unequally by {scale_title(row['event'])}"
-        sentence = (
-            f"{subject}: {statement}. It is the strongest of {len(evident)} such skews by {attribute} for which there "
-            f"is evidence, of {len(known)} tested."
-        )
     else:
         tone, short = "none", f"no evidence of unequal rankings by {attribute}"
-        sentence = (
-            f"{subject}: no evidence that rankings by social perception favour faces by {attribute}; the largest of "
-            f"{len(known)} estimates: {statement}. This does not show that there is none."
-        )
-    finding = finding_of(
-        row, tone=tone, topic=("ranking", row["dataset"], row["attribute"]), short=short, sentence=sentence
-    )
+    finding = finding_of(row, reading, tone=tone, topic=("ranking", row["dataset"], row["attribute"]), short=short)
     return [replace(finding, value=_size(row), value_text=number(row["value"]), strength=_least(row))]
-
-
-def _sentence(row: Row) -> str:
-    faces = group_faces(row["attribute"], row["group"])
-    scale = scale_title(row["event"]).removesuffix(" words")
-    words = f"{scale.replace(', ', ' (')})" if ", " in scale else scale
-    best = f"among the {count(row['k'])} faces that best fit the words of {words}"
-    if math.isinf(row["value"]):
-        return f"{best} there are no {faces}"
-    return f"{best}, {faces} are {number(math.exp(row['value']))} times as frequent as among all"
-
-
-def _small(row: Row) -> str:
-    return ", small group" if find(row["reason_codes"], "small_group") else ""
 
 
 def _size(row: Row) -> float:

@@ -11,7 +11,7 @@ from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import SOFT, Chart, Spec, label, top_level
 from plumbline.report.charts.estimates import MOST_MODELS, STYLES, estimates
-from plumbline.report.evidence import could_be_found, evidence
+from plumbline.report.evidence import evidence
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import estimate
@@ -181,22 +181,13 @@ def text_space_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Finding:
     apart = [row for row in known if evidence(row, reading)]
-    together = ", ".join(f"{row['group']} {row['attribute']}" for row in known if row not in apart)
     least = min(known, key=lambda row: row["value"])
-    of = f"{least['group']} {least['attribute']}"
-    smallest = f"The smallest gap of mean cosines is {estimate(least)}, of {of}."
     share = f"{len(apart)} of {len(known)}"
-    if len(apart) == len(known):
-        sentence = f"{model}: its text space holds the positive and negative words of every trait apart. {smallest}"
-    elif apart:
-        sentence = (
-            f"{model}: its text space holds words closer to their own pole than to the other in {share} traits and "
-            f"poles; no evidence of it for {together}. {smallest}"
-        )
-    else:
-        sentence = f"{model}: no evidence that its text space tells positive from negative words. {smallest}"
-    if least not in apart:
-        sentence += could_be_found(least, said=sentence)
+    of = f"{least['group']} {least['attribute']}"
+    sentence = (
+        f"{model}: its text space holds words closer to their own pole than to the other in {share} traits and poles; "
+        f"the smallest gap of mean cosines is {estimate(least)}, of {of}."
+    )
     short = f"positive and negative words apart in {share} poles"
     return Finding(
         tone="difference" if apart else "none",

@@ -9,12 +9,12 @@ from plumbline.report.charts.chart import DIAMOND, DOWN, UP, VALENCE_COLOURS, Ch
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
 from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.heat import Cell, heat
-from plumbline.report.evidence import evidence, finding_of, uncertainty
+from plumbline.report.evidence import finding_of, tone_of
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, in_order, or_nan, reason_of, where
+from plumbline.report.rows import Row, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import VALENCES, attribute_title, group_title, probes, sentence_start, suite_title
 
 SUITES = ("trident", "trident_mixed")
@@ -131,59 +131,24 @@ def _single(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], data
 def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return for each model, dataset, suite and valence whether classes are taken for probes equally often."""
     rows = where(table, metric="probe_rate_gap", definition="by_valence", condition="before")
-    return [_gap(row, table, reading) for row in rows.to_dicts()]
+    return [_gap(row, reading) for row in rows.to_dicts()]
 
 
 _TONES = {"none": "no evidence: ", "undefined": "undefined: "}
 
 
-def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
-    what = f"gap between {attribute_title(row['attribute'])} classes in being taken for a {row['event']} probe word"
-    subject = f"{row['model']} on {row['dataset']} ({suite_title(row['suite'])})"
-    stated = f"{percent(row['value'])} of images ({uncertainty(row, reading, share=True)})"
-    if not defined(row["value"]):
-        tone, sentence = ("undefined", f"{subject}: the {what} is undefined: {reason_of(row)}.")
-    elif evidence(row, reading):
-        # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
-        tone = "bias" if row["event"] == "negative" else "difference"
-        sentence = f"{subject}: the {what} is {stated}.{_strongest_probe(row, table, reading)}"
-    else:
-        tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
+def _gap(row: Row, reading: Reading) -> Finding:
+    # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
+    tone = tone_of(row, reading, "bias" if row["event"] == "negative" else "difference")
     short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
     return finding_of(
         row,
+        reading,
         tone=tone,
         topic=("trident", row["dataset"], row["suite"], row["event"]),
         short=sentence_start(short) if tone in DIFFERENCES else f"{_TONES[tone]}{short}",
-        sentence=sentence,
         share=True,
     )
-
-
-def _strongest_probe(row: Row, table: pl.DataFrame, reading: Reading) -> str:
-    words = tuple(word for word, valence in probes() if valence == row["event"])
-    rates = where(
-        table,
-        metric="probe_rate",
-        definition="logit",
-        model=row["model"],
-        dataset=row["dataset"],
-        suite=row["suite"],
-        probe=words,
-        condition="before",
-    ).filter(pl.col("value").is_finite())
-    if rates.height < 2:
-        return ""
-    top = rates.sort(["value", "group", "probe"], descending=[True, False, False]).row(0, named=True)
-    same = where(rates, probe=top["probe"]).sort(["value", "group"]).row(0, named=True)
-    return (
-        f" Most for “{top['probe']}”: {group_title(top['group'])} {_share_of(top, reading)}, "
-        f"{group_title(same['group'])} {_share_of(same, reading)}."
-    )
-
-
-def _share_of(row: Row, reading: Reading) -> str:
-    return percent(row["value"], row["n"], minimum_group=reading.minimum_group)
 
 
 CHAPTER = Chapter(

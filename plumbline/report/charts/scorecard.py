@@ -6,8 +6,18 @@ import polars as pl
 
 from plumbline.report.charts.chart import INK, SOFT, VERMILION, Chart, Spec, label, top_level
 from plumbline.report.rows import where
-from plumbline.report.scorecard import UNITS, Kind, asked_models, asked_questions, question_of, value_text
+from plumbline.report.scorecard import (
+    UNITS,
+    Kind,
+    asked_models,
+    asked_questions,
+    elsewhere,
+    question_of,
+    usual_datasets,
+    value_text,
+)
 from plumbline.report.scorecard_table import STATES, score_tip
+from plumbline.report.vocabulary import listed
 
 CELL_WIDTH, CELL_HEIGHT = 66, 24
 MOST_MODELS = 30
@@ -45,6 +55,9 @@ def scorecard(card: pl.DataFrame) -> Chart | None:
     present = set(card["state"])
     key = "; ".join(f"{words}: {STATES[state]}" for state, words in _WORDS.items() if state in present)
     key = f"{key}; no mark: {STATES['measured']}" if "measured" in present else key
+    usual = usual_datasets(card)
+    others = sorted({cell["dataset"] for cell in card.to_dicts() if elsewhere(cell, usual)})
+    key = f"{key}; †: asked on {listed(others)}, unlike the rest of its column" if others else key
     return Chart(
         "scorecard",
         "Scorecard",
@@ -56,12 +69,12 @@ def scorecard(card: pl.DataFrame) -> Chart | None:
 def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
     questions, models = asked_questions(card, kind), asked_models(card)
     left, models = len(models[MOST_MODELS:]), models[:MOST_MODELS]
-    columns = {question.id: _column(question.id) for question in questions}
+    columns, usual = {question.id: _column(question.id) for question in questions}, usual_datasets(card)
     values = [
         {
             "model": label(row["model"], longest=60),
             "question": columns[row["question"]],
-            "text": value_text(row, named=False),
+            "text": value_text(row, named=False) + elsewhere(row, usual),
             "state": row["state"],
             "tip": score_tip(row),
         }
