@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.files import parse_yaml
 
-_WORDING: dict[str, Any] = parse_yaml((files("plumbline") / "reasons.yaml").read_text("utf-8"))
-NO_INTERVAL: dict[str, str] = _WORDING.pop("why_no_interval")
-"""Code -> why a bootstrap gives no interval, which findings report in a sentence of their own."""
-WORDS: dict[str, str] = _WORDING | {code: f"no interval: {why}" for code, why in NO_INTERVAL.items()}
+WORDS: dict[str, str] = parse_yaml((files("plumbline") / "reasons.yaml").read_text("utf-8"))
 """Code -> its words, as a format string over the parameters; lists are joined by commas."""
 
 
@@ -85,12 +82,6 @@ def decode(codes: str | None) -> Reasons:
 def find(codes: str | None, code: str) -> Reason | None:
     """Return the first reason with a code in a cell of the column `reason_codes`, or None."""
     return next((one for one in decode(codes) if one.code == code), None)
-
-
-def why_no_interval(codes: str | None) -> str | None:
-    """Return why a bootstrap gives no interval, in words, from a cell of the column `reason_codes`."""
-    missing = next((each for each in decode(codes) if each.code in NO_INTERVAL), None)
-    return None if missing is None else NO_INTERVAL[missing.code].format(**missing.params)
 
 
 # --- Reasons of the sizes of groups.
