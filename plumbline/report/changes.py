@@ -163,7 +163,7 @@ class Changes:
         by_verdict = {TITLES[verdict]: self._of(verdict).to_dicts() for verdict in (REGRESSED, WORSE, BETTER, NEITHER)}
         charts = []
         worse = self.differences.filter(pl.col("verdict").is_in([REGRESSED, WORSE]))["metric"]
-        units = ("share", "number")
+        units: tuple[Unit, ...] = ("share", "number")
         # That in which something got worse stands first.
         for unit in sorted(units, key=lambda unit: not (worse.is_in(list(_SHARES)) == (unit == "share")).any()):
             rows = {

@@ -115,7 +115,7 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             for model in models:
                 row = by_model.get(model)
                 cells[model].append(Cell("not_asked", "", "not asked") if row is None else _cell(row, scale, usual))
-                if cells[model][-1].elsewhere:
+                if row is not None and cells[model][-1].elsewhere:
                     table.elsewhere[row["dataset"]] = max(row["n"] or 0, table.elsewhere.get(row["dataset"], 0))
         table.rows.extend(cells.items())
         tables.append(table)

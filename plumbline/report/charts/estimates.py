@@ -213,8 +213,8 @@ def groups_of(what: str, row: Row, question: Question, table: pl.DataFrame, read
         first = known.unique("group", keep="first", maintain_order=True).drop("value")
         blank = {name: pl.lit(None, pl.Float64) for name in ("ci_low", "ci_high", "p", "q")}
         known = first.join(each, on="group").with_columns(**blank).sort("value", descending=True)
-        of = "words" if known["probe"][0] else "classes"
-        foot.append(f"dot: mean over {known['parts'].max()} {of}; band: from the lowest to the highest of them")
+        of = f"{max(known['parts'].to_list())} {'words' if known['probe'][0] else 'classes'}"
+        foot.append(f"dot: mean over {of}; band: from the lowest to the highest of them")
     elif known["ci_low"].is_finite().any():
         foot.append(f"line: {confidence(reading.confidence)} interval of a group")
     if known.height > MOST_GROUPS:
