@@ -16,7 +16,7 @@ import yaml
 from plumbline.catalog.suites import suite_names
 from plumbline.commands.places import from_here
 from plumbline.config.parts import suggestion
-from plumbline.datasets.folder import TABLE_KINDS, table_rows
+from plumbline.datasets.folder import TABLE_KINDS, MappedFolder, table_rows
 from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.folders import CONFIGURATIONS
@@ -360,7 +360,7 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     if path is None:
         lines += [
             "  path: FILL IN   # the column with each image's path below the root; the table has:",
-            *(f"  #   {line}" for line in table.examples().split("; ")),
+            *(f"  #   {column}: {_counted(table, column)}" for column in table.columns),
         ]
     else:
         lines += [f"  path: {_quoted(path)}"]
@@ -393,9 +393,11 @@ def _without_table(root: Path) -> list[str]:
 
 
 def _counted(table: Table, column: str) -> str:
+    """Return the values of a column with their rows; none of few rows, which may be somebody's name or address."""
     values = table.values(column)
-    shown = ", ".join(f"{_plain(value)} {n}" for value, n in values[:_SHOWN])
-    return shown if len(values) <= _SHOWN else f"{len(values)} values, such as {shown}"
+    many = [f"{_plain(value)} {n}" for value, n in values if n >= MappedFolder.smallest_shown][:_SHOWN]
+    left = f"{len(values) - len(many):,} {'more ' if many else ''}values"
+    return ", ".join([*many, left] if len(values) > len(many) else many)
 
 
 def _plain(value: str) -> str:

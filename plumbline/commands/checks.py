@@ -170,12 +170,10 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
 def _print_models(wrong: Mapping[str, str]) -> int:
     if not wrong:
         return 0
-    table = Table(title="Models", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("model", "what is wrong"):
-        table.add_column(name)
+    say("Models", style="bold")
     for model, what in wrong.items():
-        table.add_row(safe(model), safe(what or "–"))
-    console.print(table)
+        words = what.replace("\n", "\n  ") or "nothing is wrong with its files"
+        say(f"  {model}: {words}", style="red" if what else None)
     return sum(map(bool, wrong.values()))
 
 

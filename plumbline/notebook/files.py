@@ -106,6 +106,7 @@ def audit_in_memory(
     settings = MetricSettings(**audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49))
     require_own_code(audit, lambda dataset: place(audit.datasets[dataset].root))
     wrong = {dataset: "; ".join(reasons) for dataset, reasons in (refused or {}).items()}
+    reasons = [f"{dataset}: {reason}" for dataset, reason in wrong.items()]
     data: dict[str, _Data] = {}
     for dataset in dict.fromkeys(d for d, _ in audit.cells if d not in wrong):
         try:
@@ -114,6 +115,7 @@ def audit_in_memory(
             if audit.strict:
                 raise
             wrong[dataset] = error.in_short
+            reasons.append(f"{dataset}: {error}")
     absent = [AbsentCell(model, dataset, wrong[dataset]) for dataset, model in audit.cells if dataset in wrong]
     done = _Done()
     for model in audit.used_encoders if data else ():
@@ -124,16 +126,19 @@ def audit_in_memory(
             if audit.strict:
                 raise
             absent += [AbsentCell(model, dataset, error.in_short) for dataset in datasets]
+            reasons.append(f"{model}: {error}")
             continue
         done.encoders[model] = _summary(audit, model, encoder, files)
         absent += _audit_encoder(
             audit, model, encoder, {each: data[each] for each in datasets}, settings, home, done, progress
         )
     if not done.frames:
+        nothing = "; ".join(f"{one.model} on {one.dataset}: {one.reason}" for one in absent) or "no encoder is asked"
+        lines = [reason.replace("\n", "\n    ") for reason in reasons]
         raise ConfigError(
-            "nothing of this audit file can be audited",
+            "\n  - ".join(["nothing of this audit file can be audited", *lines]),
             where=name,
-            found="; ".join(f"{one.model} on {one.dataset}: {one.reason}" for one in absent) or "no encoder is asked",
+            found=None if lines else nothing,
             expected="an encoder under `encoders`, a dataset under `datasets`, and `audit: [{}]`",
         )
     table = table_of(done.frames, settings, dict(audit.equivalence))

@@ -50,6 +50,18 @@ def test_init_writes_a_file_that_check_accepts(here):
         run("init", "staff")
 
 
+def test_init_writes_no_value_of_few_people_and_an_unusable_model_is_told_whole(here):
+    run("init", "staff", "--model", CHECKPOINT)
+    written = (here / "audit.yaml").read_text()
+    assert "not taken: badge (30 values)" in written and "b-17" not in written
+    assert all(f"{sex} 10" in written for sex in "FMX")
+    (here / "half").mkdir()
+    (here / "half" / "config.json").write_text('{"model_type": "clip"}')
+    options = ["--model", "half", "--images", "staff/photos", "--labels", "staff/people.csv", "--suite", "crime"]
+    with pytest.raises(ConfigError, match=r"can be audited\n  - half: [\s\S]*      expected: "):
+        run("audit", *options)
+
+
 def test_what_init_cannot_know_is_marked_and_check_says_what_to_fill_in(here):
     (here / "staff" / "photos").rename(here / "elsewhere")
     run("init", "staff")
