@@ -37,6 +37,26 @@ def test_known_errors_are_undone_in_exact_fractions():
     assert (found.rates.ci_low < found.rates.value).all() and (found.rates.value < found.rates.ci_high).all()
 
 
+def test_the_interval_worked_out_number_by_number():
+    """The same counts: Wilson's ends at the effective sizes, half an event more and less, joined by MOVER."""
+    found = corrected_rates([[29, 11]], [[62, 38]], [[[54, 6], [8, 32]]])
+    z = stats.norm.ppf(0.975)
+    det = (54 * 32 - 8 * 6) / (62 * 38)
+    smooth = 29.5 / 63, 11.5 / 39
+    gap = ((32 / 38 + 6 / 38) * smooth[0] - (8 / 62 + 54 / 62) * smooth[1]) / det  # of the true men and women
+    rate, below, above = (29 / 62, 11 / 38), [], []
+    for n, share, r, s in ((62, 54 / 62, *(rate[0], smooth[0])), (38, 6 / 38, *(rate[1], smooth[1]))):
+        # The truth of every image is known: outcome and truth are drawn together, once each.
+        n = n / (1 - share * (1 - share) * gap**2 / (s * (1 - s)))
+        centre, half = (r + z**2 / (2 * n)), z * np.sqrt(r * (1 - r) / n + z**2 / (4 * n**2))
+        below.append(r - (centre - half) / (1 + z**2 / n))
+        above.append((centre + half) / (1 + z**2 / n) - r)
+    men = 32 / 38 / det, 8 / 62 / det  # the rate of the men is men[0] of the first rate less men[1] of the second
+    value = men[0] * rate[0] - men[1] * rate[1]
+    assert found.rates.ci_low[0, 0] == pytest.approx(value - np.hypot(men[0] * below[0], men[1] * above[1]), rel=1e-9)
+    assert found.rates.ci_high[0, 0] == pytest.approx(value + np.hypot(men[0] * above[0], men[1] * below[1]), rel=1e-9)
+
+
 def test_without_errors_rates_and_intervals_are_those_of_the_label():
     hits, sizes = [[[3, 0], [20, 7]], [[1, 9], [0, 30]]], [[40, 9], [50, 30]]
     found = corrected_rates(hits, sizes, [[[40, 0], [0, 9]], [[50, 0], [0, 30]]])
