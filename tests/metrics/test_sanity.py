@@ -69,6 +69,24 @@ def test_rows_of_a_model_that_sees_and_of_one_that_does_not(cell, quick):
     assert all(find(codes, "at_chance") for codes in blind["reason_codes"])
 
 
+def test_an_image_that_several_classes_match_equally_well_is_not_guessed(cell, quick):
+    of = seeing(cell, 0.9)
+    crime = of.logits["crime"]
+    scores = np.array(crime.scores[:])
+    scores[:50] = 1.0
+    tied = replace(of, logits=of.logits | {"crime": SuiteLogits(crime.suite, scores)})
+
+    def guessed(of):
+        return (
+            sanity_rows(of, settings=quick)
+            .filter(metric="zero_shot_accuracy", statistic="estimate", suite="crime", attribute="gender")["n"]
+            .item()
+        )
+
+    labelled = cell.records["gender"][:50].is_not_null().sum()
+    assert labelled > 0 and guessed(of) - guessed(tied) == labelled
+
+
 def test_nothing_is_found_of_a_model_at_chance_but_that(cell, quick):
     def table(model, share):
         of = replace(seeing(cell, share, seed=1), model=model)
