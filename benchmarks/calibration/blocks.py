@@ -45,6 +45,8 @@ class Drawn:
         Whether that one held the truth.
     wrong : float
         Which share of what is claimed is not so, nan where that is not asked.
+    told : bool
+        Whether the difference is one that a test is told to find; otherwise it should find it less often than that.
     """
 
     value: float = np.nan
@@ -56,6 +58,7 @@ class Drawn:
     width_before: float = np.nan
     held_before: bool = False
     wrong: float = np.nan
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
             and rejected > block.level + block.errors * _error(block.level, int(tested.sum()))
         )
         or (width is not None and width > MOST_WIDTH)
-        or (block.power is not None and rejected is not None and _outside(rejected, block, int(tested.sum())))
+        or (block.power is not None and rejected is not None and _outside(rejected, block, draws))
         or (wrong is not None and wrong > block.level + block.errors * float(shares.std()) / np.sqrt(worlds))
     )
     return {
@@ -178,9 +181,10 @@ def _row(draws: list[Drawn], block: Block) -> dict[str, object]:
     }
 
 
-def _outside(power: float, block: Block, n: int) -> bool:
+def _outside(power: float, block: Block, draws: list[Drawn]) -> bool:
     least, most = block.power or (0.0, 1.0)
-    return power < least - block.errors * _error(least, n) or power > most + block.errors * _error(most, n)
+    too_low = power < least - block.errors * _error(least, len(draws)) and all(draw.told for draw in draws)
+    return too_low or power > most + block.errors * _error(most, len(draws))
 
 
 def _error(share: float, n: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -109,8 +110,8 @@ def tail_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]:
     if not left.size:
         return p
     top = np.sort(np.partition(drawn[left], r - longest - 1, axis=1)[:, r - longest - 1 :].astype(np.float64), axis=1)
-    for k in (int(share * r) for share in _TAILS):
-        if k < _FEWEST or not left.size:
+    for k in _lengths(r):
+        if not left.size:
             break
         tail = _fitted_tail(value[left], top[:, -k - 1 :])
         fits = ~np.isnan(tail)
@@ -134,7 +135,7 @@ class _Tail(NamedTuple):
     fits: NDArray[np.bool_]
 
     @classmethod
-    def fitted(cls, top: NDArray[np.float64]) -> _Tail:
+    def fitted(cls, top: NDArray[np.float64], *, least_shape: float = 0.0) -> _Tail:
         """Fit the tails of (m, k + 1) largest draws, ascending; the first lies below the threshold."""
         k = top.shape[1] - 1
         threshold = (top[:, 0] + top[:, 1]) / 2
@@ -145,39 +146,146 @@ class _Tail(NamedTuple):
         ratio = np.divide(first, second, out=np.full(len(top), 2.0), where=varies)
         misfit = _anderson_darling(excess, 2 - ratio, first * (ratio - 1))
         fits = varies & (misfit <= np.where(ratio > 2, _MISFIT[1], _MISFIT[0]))
-        shape, scale = np.maximum(2 - ratio, 0.0), np.where(ratio > 2, first, first * (ratio - 1))
-        return cls(threshold, shape, scale, fits)
+        shape = np.maximum(2 - ratio, least_shape)
+        return cls(threshold, shape, first * (1 - shape), fits)
+
+
+def _lengths(r: int, *, most: int | None = None) -> list[int]:
+    """Return how many of r draws, or of the `most` largest that are known, tails are fitted to, one after the other."""
+    return [k for k in (int(share * r) for share in _TAILS) if _FEWEST <= k <= (r if most is None else most)]
 
 
 def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
     """Return what a value must exceed for its p among (r,) draws to be at most each of the levels.
 
-    Where p counts draws, fewer than five are taken from their fitted tail, which varies less. nan where no value has so
-    small a p, see `tail_p_values`.
+    nan where no value has so small a p, see `tail_p_values`.
     """
     r = len(draws)
-    longest, critical = int(_TAILS[0] * r), np.full(len(levels), np.nan)
     # The largest draws in order: as many as a tail or a level needs.
-    most = min(r - 1, max([longest + 1, *(int(level * (r + 1) + 1e-9) for level in levels)]))
-    ordered = np.sort(np.partition(draws, r - 1 - most)[r - 1 - most :])
-    fitted: tuple[float, ...] | None = None
-    if longest >= _FEWEST and np.isfinite(ordered[-1]):
-        for k in (int(share * r) for share in _TAILS):
-            tail = _Tail.fitted(ordered[None, -k - 1 :]) if k >= _FEWEST else None
-            if tail is not None and tail.fits[0]:
-                fitted = (k, *(float(each[0]) for each in tail[:3]))
-                break
+    most = min(r - 1, max([int(_TAILS[0] * r) + 1, *(_reaching(level, r) for level in levels)]))
+    top = np.sort(np.partition(draws, r - 1 - most)[r - 1 - most :])
+    critical = _critical(top[None], r, levels)[0]
     for i, level in enumerate(levels):
-        beyond = int(level * (r + 1) + 1e-9)
-        if beyond >= _FEW_BEYOND or (fitted is None and beyond):
-            above = ordered[ordered > ordered[-beyond] + SLACK]
-            # Of values of few kinds half way to the next, as in a correction for continuity.
-            critical[i] = (ordered[-beyond] + above[0]) / 2 if len(above) else ordered[-beyond]
-        elif fitted is not None and level >= 1 / (REACH * (1 + r)):
-            inside, threshold, shape, scale = fitted
-            logs = float(np.log(inside / r / level))
-            critical[i] = threshold + scale * (logs if shape <= _CURVED else np.expm1(shape * logs) / shape)
-            critical[i] = critical[i] if beyond else max(critical[i], ordered[-1])
+        # Of values of few kinds half way to the next, as in a correction for continuity.
+        if _reaching(level, r) and len(above := top[top > critical[i] + SLACK]):
+            critical[i] = (critical[i] + above[0]) / 2
+    return critical
+
+
+def critical_values_elsewhere(
+    draws: NDArray[np.float64], levels: Sequence[float], *, tests: int = 400
+) -> NDArray[np.float64]:
+    """Return what a value must exceed in other tests of the same hypothesis, whose draws are others.
+
+    Where fewer than five draws decide, what is required varies: the largest of 10,000 draws is exceeded with a
+    probability of 1 in 200,000 to 1 in 3,300 in nine of ten tests. The largest draws of other tests are drawn here from
+    the tail that fits these, in steps as coarse as these have; what each test requires follows from its own. Where five
+    draws or more decide, it is taken to be what these require.
+
+    Parameters
+    ----------
+    draws : (r,) float
+        Under the null hypothesis.
+    levels : (l,) float
+    tests : int
+
+    Returns
+    -------
+    (l, tests) float64
+        inf in tests in which no value has so small a p.
+    """
+    few = tuple(level for level in levels if _reaching(level, len(draws)) < _FEW_BEYOND)
+    varying = _few_decide(draws, few) if few else None
+    if varying is None:
+        few = ()
+    own = critical_values(draws, [level for level in levels if level not in few])
+    steady = iter(np.where(np.isnan(own), np.inf, own))
+    rows = [varying[few.index(level)] if varying is not None and level in few else next(steady) for level in levels]
+    return np.stack([np.resize(row, tests) for row in rows])
+
+
+def _few_decide(draws: NDArray[np.float64], levels: tuple[float, ...]) -> NDArray[np.float64] | None:
+    """Return what other tests require at levels at which few of their draws decide; None without a tail."""
+    r = len(draws)
+    longest = int(_TAILS[0] * r)
+    if longest < _FEWEST:
+        return None
+    top = np.sort(np.partition(draws, r - longest - 1)[r - longest - 1 :])
+    if not np.isfinite(top[-1]):
+        return None
+    k = next((k for k in _lengths(r) if _Tail.fitted(top[None, -k - 1 :]).fits[0]), longest)
+    threshold, shape, scale = (float(each[0]) for each in _Tail.fitted(top[None, -k - 1 :], least_shape=-1.0)[:3])
+    if not scale > SLACK:
+        return None
+    if shape < 0:
+        # Draws may end, though the tail that tells p does not. Where is hardly known: half way between both.
+        shape, scale = shape / 2, (scale + scale / (1 - shape)) / 2
+    near = round(shape / _SHAPES_APART) * _SHAPES_APART
+    above = _critical_above(k, r, near, _coarseness(top[-k:]), levels)
+    at = np.array(levels) * r / k
+    return np.asarray(threshold + scale * (_excess(at, shape) / _excess(at, near))[:, None] * above)
+
+
+_SHAPES_APART, _SMOOTH, _STEPS_APART, _SIMULATED = 0.1, 0.02, 0.4, 200
+"""Tails are simulated once for near shapes and for steps of near size, in units of their scale."""
+
+
+def _coarseness(top: NDArray[np.float64]) -> float:
+    """Return the step of (k,) ascending excesses of which as many are equal, for an exponential tail of scale 1.
+
+    Two of its values are equal with probability tanh(step / 2).
+    """
+    starts = np.flatnonzero(np.r_[True, np.diff(top) > SLACK * np.maximum(1.0, np.abs(top[1:]))])
+    equal = np.diff(np.r_[starts, len(top)]).astype(np.float64)
+    step = 2 * np.arctanh(min((equal * (equal - 1)).sum() / (len(top) * (len(top) - 1)), 0.99))
+    if step <= _SMOOTH:
+        return 0.0
+    return float(_SMOOTH * np.exp(_STEPS_APART * round(np.log(step / _SMOOTH) / _STEPS_APART)))
+
+
+@lru_cache(maxsize=512)
+def _critical_above(k: int, r: int, shape: float, step: float, levels: tuple[float, ...]) -> NDArray[np.float64]:
+    """Return what tests require above the threshold that k of r draws exceed, in a tail of scale 1 and in steps."""
+    times = np.cumsum(np.random.default_rng(0).exponential(size=(_SIMULATED, k + 1)), axis=1)
+    top = _excess(times[:, ::-1] / k, shape)
+    if step:
+        top = step * np.round(top / step)
+    above = _critical(top, r, levels).T
+    counted = np.array([_reaching(level, r) > 0 for level in levels])
+    # A value of few kinds exceeds one by a step: half of it, as in a correction for continuity.
+    return np.where(np.isnan(above), np.inf, above + counted[:, None] * step / 2)
+
+
+def _excess(survival: NDArray[np.float64], shape: float) -> NDArray[np.float64]:
+    """Return what is exceeded with these probabilities under the generalised Pareto distribution of scale 1."""
+    logs = -np.log(survival)
+    return logs if abs(shape) <= _CURVED else np.expm1(shape * logs) / shape
+
+
+def _reaching(level: float, r: int) -> int:
+    """Return how many draws of r, and the value itself, may be as large as it for its p to be at most the level."""
+    return int(level * (r + 1) + 1e-9)
+
+
+def _critical(top: NDArray[np.float64], r: int, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return the (m, levels) that values must exceed, by the (m, t) largest of r draws, ascending; nan if none can."""
+    critical = np.full((len(top), len(levels)), np.nan)
+    left = np.flatnonzero(np.isfinite(top[:, -1]))
+    for i, level in enumerate(levels):
+        if beyond := _reaching(level, r):
+            critical[:, i] = top[:, -beyond]
+    below = [i for i, level in enumerate(levels) if not _reaching(level, r) and level >= 1 / (REACH * (1 + r))]
+    for k in _lengths(r, most=top.shape[1] - 1) if below else ():
+        tail = _Tail.fitted(top[left, -k - 1 :])
+        for i in below:
+            logs = float(np.log(k / r / levels[i]))
+            curved = tail.shape > _CURVED
+            steps = np.where(curved, np.expm1(tail.shape * logs) / np.where(curved, tail.shape, 1.0), logs)
+            value = np.maximum(tail.threshold + tail.scale * steps, top[left, -1])
+            critical[left, i] = np.where(tail.fits, value, np.nan)
+        left = left[~tail.fits]
+        if not left.size:
+            break
     return critical
 
 

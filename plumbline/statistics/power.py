@@ -6,8 +6,9 @@ computed at some levels of p (`LEVELS`) beside the row; which p an audit require
 (`required_p`), and `value_at` carries the value over. Cohen (1988), Statistical Power Analysis, ch. 1, 2, 6 and 8.
 
 The power of a permutation test is the share of simulated alternatives beyond its critical value; a critical value below
-1 / (1 + draws) comes from the tail that is fitted to the draws, as p does there. Alternatives are the first draws,
-moved by a few differences; between these is interpolated.
+1 / (1 + draws) comes from the tail that is fitted to the draws, as p does there. Where few draws or a fitted tail
+decide, audits differ in their critical value, and in some there is none: each alternative then meets that of another
+audit. Alternatives are the first draws, moved by a few differences; between these is interpolated.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.statistics.permutation import critical_values
+from plumbline.statistics.permutation import critical_values_elsewhere
 
 POWER = 0.8
 """Share of audits that would find the difference."""
@@ -32,6 +33,7 @@ LEAST_EVENTS = 5.0
 _SHIFTS = np.array([0, 2, 2.8, 3.6, 4.5, 5.5, 7, 9, 12])
 """Differences that are tried, in standard errors."""
 _DRAWS = 400
+_NEVER = 1e9
 
 
 class Detectable(NamedTuple):
@@ -220,13 +222,21 @@ def detectable_of(
         np.where(np.isnan(null), np.inf, sign * null),
         np.where(np.isnan(simulated), -np.inf, sign * simulated),
     )
-    critical = critical_values(null, LEVELS)
+    required = critical_values_elsewhere(null, LEVELS, tests=simulated.shape[-1])
     # On the logarithmic scale ratios are near normal.
-    exceeded, true = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity), _scaled(values, parity)
+    with np.errstate(invalid="ignore"):
+        needed, reached, true = (_scaled(each, parity) for each in (sign * required, sign * simulated, values))
+    needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
+    exceeded = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity)
     detectable = np.full(len(LEVELS), np.nan)
-    for i, needed in enumerate(_scaled(sign * critical, parity)):
-        beyond = np.maximum.accumulate(exceeded - needed * wider)
-        if LEVELS[i] >= least_p and beyond[-1] > 1e-12:
+    for i, level in enumerate(LEVELS):
+        margin = exceeded - needed[i, 0] * wider
+        if (needed[i] != needed[i, 0]).any():
+            # Each simulated audit has draws of its own.
+            each = np.maximum(reached - needed[i] * np.reshape(wider, (-1, 1)), -_NEVER)
+            margin = np.quantile(each, 1 - POWER, axis=-1)
+        beyond = np.maximum.accumulate(margin)
+        if level >= least_p and beyond[-1] > 1e-12:
             detectable[i] = np.interp(1e-12, beyond, true)
     return Detectable(*_unscaled(detectable, parity).tolist())
 
@@ -268,8 +278,8 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
     ----------
     level : (...) float
     found : (..., 4) float
-        nan from some level on: none is found at that level or a stricter one. Between it and the level before, the
-        power is that of the two levels before.
+        nan from some level on: none is found at that level or a stricter one. Between .05 and a .002 at which none is,
+        the power is the first; below .002, where draws may allow no p between two levels, none is found there either.
     """
     wanted, known = np.log(effect_size(level)), np.log(effect_size(LEVELS))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -279,10 +289,8 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
     with np.errstate(invalid="ignore"):  # two levels at which nothing is found
         for i in range(len(LEVELS) - 1):
             slope = (logs[..., i + 1] - logs[..., i]) / (known[i + 1] - known[i])
-            before = (
-                (logs[..., i] - logs[..., max(i - 1, 0)]) / (known[i] - known[i - 1]) if i else np.ones(wanted.shape)
-            )
-            slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[i + 1], before, np.nan))
+            if i == 0:
+                slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[1], 1.0, np.nan))
             value = np.where(wanted > known[i] + 1e-12, logs[..., i] + slope * (wanted - known[i]), value)
     return np.where(np.isnan(wanted), np.nan, _unscaled(np.exp(value), parity))
 

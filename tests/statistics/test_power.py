@@ -7,11 +7,18 @@ from scipy import stats
 from plumbline.metrics.disparities import PARITY, SKEW_STATISTICS, planned_detectable
 from plumbline.metrics.equal_opportunity import mean_gap
 from plumbline.statistics.multiplicity import q_values
-from plumbline.statistics.permutation import critical_values, permute_strata, permute_tables, upper_p_values
+from plumbline.statistics.permutation import (
+    critical_values,
+    critical_values_elsewhere,
+    permute_strata,
+    permute_tables,
+    upper_p_values,
+)
 from plumbline.statistics.power import (
     LEVELS,
     detectable_by_f,
     detectable_gap,
+    detectable_of,
     detectable_value,
     effect_size,
     required_p,
@@ -105,8 +112,52 @@ def test_the_critical_value_is_what_p_follows_from():
     for level, value in zip((0.05, 0.002, 1e-5), critical):
         below, above = upper_p_values([value - 1e-6, value + 1e-6], np.stack([draws, draws]))
         assert above <= level * (1 + 1e-3) and below >= level * 0.999
+    largest = critical_values(draws, (1e-4,))
+    assert largest == [draws.max()], "p of 10,000 draws is at most .0001 above all of them"
     assert np.isnan(critical_values(draws[:500], (1e-4,))).all()
     assert critical_values(np.arange(1000) % 3.0, (0.05,)) == [2.0]
+
+
+def ranges(rng, tests, *, groups, size, pooled=None):
+    """Return how far apart the highest and lowest of groups lie by chance: of means, or of counts where pooled."""
+    if pooled is None:
+        return np.ptp(rng.standard_normal((tests, groups, 10_000)), axis=1)
+    return np.ptp(rng.binomial(size, pooled, (tests, groups, 10_000)), axis=1) / size
+
+
+def test_what_other_tests_require_is_as_spread_as_their_own_draws():
+    rng, levels = np.random.default_rng(10), (0.002, 1e-4, 1e-5)
+    draws = ranges(rng, 120, groups=2, size=1)
+    own = np.stack([critical_values(each, levels) for each in draws])
+    elsewhere = np.stack([critical_values_elsewhere(each, levels) for each in draws[:20]])
+    assert (elsewhere[:, 0] == elsewhere[:, 0, :1]).all(), "twenty draws decide: taken for that of every test"
+    for i in (1, 2):
+        spread = np.quantile(own[:, i], [0.1, 0.5, 0.9])
+        told = np.quantile(elsewhere[:, i], [0.1, 0.5, 0.9], axis=-1).mean(axis=1)
+        np.testing.assert_allclose(told, spread, rtol=0.05)
+
+
+def test_a_difference_is_told_only_where_four_in_five_tests_can_have_so_small_a_p():
+    """A range of small counts has few values: most tests find no tail, and their p ends at 1 / 10,001."""
+    rng, levels = np.random.default_rng(11), (1e-4, 1e-5)
+    draws = ranges(rng, 60, groups=3, size=1000, pooled=0.1)
+    without = np.mean([np.isnan(critical_values(each, levels)[1]) for each in draws])
+    elsewhere = np.mean([np.isinf(critical_values_elsewhere(each, levels)[1]).mean() for each in draws[:20]])
+    assert 0.4 < without < 0.95 and elsewhere == pytest.approx(without, abs=0.15)
+    far = np.linspace(0, 0.2, 41)
+    for null in draws[:5]:
+        *_, at_0001, at_00001 = detectable_of(null, far[:, None] + rng.normal(0, 0.005, (41, 400)), far)
+        assert 0 < at_0001 < 0.1 and np.isnan(at_00001)
+
+
+def test_four_in_five_exceed_their_own_draws():
+    rng, error = np.random.default_rng(12), 1.0
+    null, shifts = np.abs(rng.standard_normal((40, 10_000))), np.linspace(0, 9, 19)
+    simulated = shifts[:, None] + error * rng.standard_normal(400)
+    told = np.mean([detectable_of(each, simulated, shifts) for each in null[:20]], axis=0)
+    for i in (2, 3):
+        required = np.array([critical_values(each, LEVELS)[i] for each in null[20:]])
+        assert np.mean(stats.norm.sf(required - told[i])) == pytest.approx(0.81, abs=0.05)
 
 
 def test_values_between_and_beyond_the_levels():
@@ -118,6 +169,8 @@ def test_values_between_and_beyond_the_levels():
     first = np.log1p(0.2) * effect_size(0.01) / effect_size(0.05)
     assert value_at(0.01, [0.2, NAN, NAN, NAN]) == pytest.approx(np.expm1(first))
     assert np.isnan(value_at(0.001, [0.2, NAN, NAN, NAN])) and np.isnan(value_at(1e-5, [0.2, 0.3, 0.4, NAN]))
+    assert value_at(1e-4, [0.2, 0.3, 0.4, NAN]) == pytest.approx(0.4)
+    assert np.isnan(value_at(9e-5, [0.2, 0.3, 0.4, NAN])), "p of 10,000 draws may end at .0001"
     assert np.isnan(value_at(0.01, [NAN] * 4)) and np.isnan(value_at(NAN, found))
 
 
