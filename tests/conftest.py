@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from written_pictures import encoded, noise
 
 from resources.checkout import PROJECT
@@ -23,9 +23,10 @@ gc.disable()
 REAL_DATA = Path(os.environ.get("PLUMBLINE_SHARED_DATA", PROJECT.parent / "shared" / "data"))
 
 # `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
-# new ones.
-settings.register_profile("same", derandomize=True, max_examples=50)
-settings.register_profile("new", max_examples=500)
+# new ones. How long an example takes is a matter of what else the machine does.
+_HOWEVER_LONG = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", derandomize=True, max_examples=50, **_HOWEVER_LONG)
+settings.register_profile("new", max_examples=500, **_HOWEVER_LONG)
 settings.load_profile("same")
 
 

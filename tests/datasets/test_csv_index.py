@@ -70,7 +70,7 @@ VALUES = st.text(st.sampled_from('ab é,;"\n\t'), max_size=6)
 PUBLISHED = st.lists(st.tuples(st.sampled_from(["a.jpg", "b.jpg"]), VALUES, VALUES).map(list), min_size=1, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows=PUBLISHED, ending=st.sampled_from(["\n", "\r\n"]))
 def test_what_the_standard_library_writes_is_read_back_with_its_lines(
     read: Callable[[str], list[Row | Refusal]], rows: list[list[str]], ending: str

@@ -134,7 +134,7 @@ ROWS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows=st.lists(ROWS, min_size=1, max_size=12))
 def test_accepted_and_quarantined_are_the_listed_lines_whatever_the_index_holds(
     jpeg: Callable[..., bytes], rows: list[bytes]

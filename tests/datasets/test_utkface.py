@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.datasets.ingestion import ingest
@@ -48,7 +48,6 @@ def group_of(age: int) -> str:
     return "middle_aged" if age <= 60 else "elderly"
 
 
-@settings(deadline=None)
 @given(
     age=st.integers(0, 116),
     gender=st.integers(0, 1),
@@ -67,7 +66,6 @@ def test_every_well_formed_name_gives_its_labels(age: int, gender: int, race: in
     }
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(blacklist_characters="/\0", codec="utf-8"), min_size=1, max_size=40))
 def test_any_other_name_is_a_refusal_and_is_still_listed(name: str) -> None:
     if name in {".", ".."}:
@@ -79,7 +77,6 @@ def test_any_other_name_is_a_refusal_and_is_still_listed(name: str) -> None:
         assert (item.code, item.stage) == ("malformed_name", "index")
 
 
-@settings(deadline=None)
 @given(st.lists(st.from_regex(r"[0-9]{1,3}", fullmatch=True), min_size=1, max_size=6).filter(lambda f: len(f) != 4))
 def test_a_name_with_a_missing_or_further_field_is_never_guessed(fields: list[str]) -> None:
     (item,) = listed("_".join(fields) + ".jpg")

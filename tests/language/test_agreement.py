@@ -38,7 +38,7 @@ def test_known_answers(case):
     assert found.n == len(case["inputs"]["counts"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(2, 6), st.lists(st.floats(0, 1), min_size=2, max_size=12), st.integers(0, 10**6))
 def test_resamples_are_kappas_of_resampled_texts(annotators, shares, seed):
     yes = np.round(np.array(shares) * annotators).astype(np.int64)

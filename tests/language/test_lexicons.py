@@ -105,7 +105,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(pieces, max_size=12).map(" ".join), min_size=1, max_size=6))
 def test_counts_are_those_of_loops(texts):
     frame = pl.DataFrame({"text": texts}).lazy()

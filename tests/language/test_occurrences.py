@@ -18,7 +18,7 @@ def words_by_text(rows):
     return pl.DataFrame({"text": rows}, schema={"text": pl.String}).select(words_of(pl.col("text")))["text"].to_list()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts, st.integers(1, 4))
 def test_chosen_words_are_counted_in_every_cell(rows, batch_rows):
     frame = pl.DataFrame(
@@ -35,7 +35,7 @@ def test_chosen_words_are_counted_in_every_cell(rows, batch_rows):
     assert found.words.tolist() == [total[c] for c in range(4)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.none() | st.text("abÉ'-\u2019\u2011 \n.\u0301ह\u093f中", max_size=20), max_size=8))
 def test_pieces_have_the_words_of_their_texts(rows):
     pieces = whitespace_tokens(pl.Series("text", rows, dtype=pl.String))
@@ -53,7 +53,7 @@ def test_sums_of_pieces():
     assert pieces.sums(worth).tolist() == [21, 0, 0, 1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text("abÉß'-\u2019\u2010\u2011 \n.1_\u0301ह\u093f中İ", max_size=30))
 def test_the_number_of_words_is_that_of_the_words(text):
     frame = pl.DataFrame({"text": [text, None]})

@@ -72,7 +72,7 @@ dicts = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(dicts, st.sampled_from([1, 3, 10]), st.sampled_from([-inf, 0.0, 1.0, 2.0]))
 def test_agrees_with_the_obvious_loop(counts, min_count, threshold):
     table = word_associations(frame(counts), min_count=min_count, threshold=threshold)

@@ -74,7 +74,7 @@ def by_loop(data):
     return counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts, st.integers(1, 5))
 def test_streamed_and_whole_counts_agree_with_a_loop(rows, batch_rows):
     # Python's and Polars's Unicode tables may be of different years: only characters that both know can agree.

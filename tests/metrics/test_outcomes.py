@@ -50,7 +50,7 @@ counts_and_totals = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(counts_and_totals, st.sampled_from(["mean", "max"]), st.sampled_from([None, 0.5]))
 def test_max_skew_equals_the_loop_over_pairs(data, over_pairs, smoothing):
     counts, totals = data

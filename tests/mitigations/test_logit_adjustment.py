@@ -124,7 +124,7 @@ def test_choosing_by_training_accuracy_takes_the_best_epoch_and_then_the_lower_l
     assert fitted.chosen_epochs[0] == best[losses[best].argmin()]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=4), st.integers(1, 4), st.integers(0, 99))
 def test_training_rows_are_drawn_by_the_rule(sizes, per_class, seed):
     labels = np.repeat(np.arange(len(sizes)), sizes)

@@ -195,7 +195,7 @@ WORDS = sorted(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from(WORDS), max_size=8),
     st.sampled_from([" ", "  ", "_", " , "]),
@@ -210,7 +210,7 @@ def test_whatever_is_neutralised_is_neutral_and_stays(words, joint, attribute, c
         assert len(variant) > len(text.strip())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(max_size=40), st.sampled_from(ATTRIBUTES))
 def test_any_text_can_be_asked(text, attribute):
     assert is_neutral(neutralised(text, attribute), attribute)

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -21,6 +21,11 @@ def test_q_by_hand():
 def test_tests_that_were_not_made_do_not_count():
     np.testing.assert_allclose(q_values([0.01, np.nan, 0.04]), [0.02, np.nan, 0.04])
     assert np.isnan(q_values([np.nan])).all() and q_values([]).shape == (0,)
+
+
+def test_examples_have_no_deadline():
+    """Of 200 ms, the test below missed one where eight others worked beside it."""
+    assert settings.default.deadline is None and settings(max_examples=1).deadline is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))

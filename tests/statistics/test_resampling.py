@@ -15,7 +15,7 @@ tables = st.integers(1, 4).flatmap(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(tables, st.integers(0, 2**32))
 def test_draws_keep_the_margins_that_they_must(table, seed):
     table = np.array(table)

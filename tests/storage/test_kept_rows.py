@@ -121,7 +121,7 @@ def test_only_the_parts_with_asked_keys_are_read(tmp_path):
 
 
 @given(st.lists(st.lists(st.integers(0, 40).map(str), max_size=20), max_size=12))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_key_set_says_what_a_dictionary_says(batches):
     keys, obvious, asked = KeySet(), {}, [str(i) for i in range(45)]
     for number, batch in enumerate(batches):
