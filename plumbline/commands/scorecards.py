@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
@@ -13,13 +15,15 @@ from upath import UPath
 from plumbline.commands.terminal import console, safe, say
 from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
+from plumbline.report.rows import defined
 from plumbline.report.scorecard import asked_models, interval_text, scorecard, value_text
 from plumbline.storage.files import commit_bytes, csv_bytes
 
 _MARKS = {"evidence": "●", "none": "○", "evidence_of_none": "■", "too_weak": "×"}
 _KEY = (
     "● evidence of a difference, ○ no evidence, ■ evidence of none beyond the margin, × too few images to tell; "
-    "without a mark nothing was tested. Below each value its interval."
+    "without a mark nothing was tested. Below each value its interval; of no evidence ≥ what would have been found "
+    "with 80% power. Evidence goes by q, which is corrected for all tests of its kind: an interval alone may exclude 0."
 )
 _COLUMN = 18
 
@@ -51,9 +55,15 @@ def _print_models(card: pl.DataFrame) -> None:
             table.add_column(title, overflow="fold", max_width=_COLUMN - 2)
         for model in models:
             of_model = [cells[model, title] for title in shown]
-            texts = [
-                f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}\n  {interval_text(cell)}" for cell in of_model
-            ]
+            texts = [_text(cell) for cell in of_model]
             datasets = dict.fromkeys(cell["dataset"] for cell in of_model if cell["dataset"])
             table.add_row(f"{safe(model)}\n{safe(', '.join(datasets))}", *(Text(text.rstrip()) for text in texts))
         console.print(table)
+
+
+def _text(cell: Mapping[str, Any]) -> str:
+    """Return value, interval and, of no evidence, what would have been found, in lines."""
+    lines = [f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}", interval_text(cell)]
+    if cell["state"] in ("none", "evidence_of_none") and defined(cell["smallest_detectable"]):
+        lines.append(f"≥ {value_text({**cell, 'value': cell['smallest_detectable']})}")
+    return "\n  ".join(line for line in lines if line)

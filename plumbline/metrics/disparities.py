@@ -440,6 +440,8 @@ class Resamples:
     jackknife : callable
     clusters : int or None
         How many clusters were resampled; None: single images.
+    mixing : (g, g) float or None
+        Which groups' images a group has after a permutation, see `strata_mixing`; None: as many as there are of each.
     errors, of_permuted : dict
         The errors of levels, and the values of permuted tables, that were asked for.
     """
@@ -450,6 +452,7 @@ class Resamples:
     jackknife: Callable[[TableStatistic], Jackknife]
     least_p: float = 0.0
     clusters: int | None = None
+    mixing: NDArray[np.float64] | None = None
     errors: dict[Levels, LevelErrors | None] = field(default_factory=dict, repr=False)
     of_permuted: dict[TableStatistic, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
@@ -460,7 +463,7 @@ class Resamples:
         def jackknife(statistic: TableStatistic) -> Jackknife:
             return self.jackknife(lambda left: statistic(view(left)))
 
-        return Resamples(table, resampled, permuted, jackknife, self.least_p, self.clusters)
+        return Resamples(table, resampled, permuted, jackknife, self.least_p, self.clusters, self.mixing)
 
     def estimate(self, disparity: Disparity, *, confidence: float) -> Estimate:
         """Return a disparity with its interval and permutation p."""
@@ -543,14 +546,14 @@ class ImageOutcomes:
         permuted = self.permuted(settings.permutations, permuting)
         if self.clusters is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
-            return Resamples(self.table, resampled, permuted, partial(jackknife_tables, self.table))
+            jackknife = partial(jackknife_tables, self.table)
+            return Resamples(self.table, resampled, permuted, jackknife, mixing=self.mixing)
         tables = cluster_tables(
             self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
-        return Resamples(
-            self.table, resampled, permuted, partial(jackknife_clusters, tables), self.least_p, len(tables)
-        )
+        jackknife = partial(jackknife_clusters, tables)
+        return Resamples(self.table, resampled, permuted, jackknife, self.least_p, len(tables), self.mixing)
 
     @cached_property
     def permutation(self) -> ClusterPermutation | None:
@@ -561,6 +564,11 @@ class ImageOutcomes:
     def least_p(self) -> float:
         """Return how small p can become with so few clusters."""
         return self.permutation.least_gap_p if self.permutation else 0.0
+
+    @property
+    def mixing(self) -> NDArray[np.float64] | None:
+        """Return which groups' images a group has after a permutation; None without clusters."""
+        return self.permutation.mixing(self.n_groups) if self.permutation else None
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return (r, g, c) tables as if group labels were shuffled over all images, or dealt to blocks of clusters."""
@@ -716,6 +724,7 @@ def disparity_rows(
             least_p=draws.least_p,
             clusters=draws.clusters,
             null=draws.chance(disparity.value),
+            mixing=draws.mixing,
         )
         yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
 
@@ -732,6 +741,7 @@ def detectable_columns(
     least_p: float = 0.0,
     clusters: int | None = None,
     null: NDArray[np.float64] | None = None,
+    mixing: NDArray[np.float64] | None = None,
 ) -> Row:
     """Return what a permutation test finds in 80% of audits, as columns of its row, see `detectable_value`.
 
@@ -745,7 +755,9 @@ def detectable_columns(
     apart = int(np.searchsorted(seen, among[np.argmin(sizes[among])]))
     if len(seen) < len(sizes):
         counts, totals = counts[..., seen], totals[..., seen]
+        mixing = None if mixing is None else mixing[np.ix_(seen, seen)]
     of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "clusters": clusters, "null": null}
+    of_test["mixing"] = mixing
     detectable = detectable_value(counts, totals, statistic, apart=apart, **of_test)  # type: ignore[arg-type]
     return dict(zip(COLUMNS, detectable))
 

@@ -201,6 +201,10 @@ class ClassStratifiedOutcomes(ImageOutcomes):
         fewest = min(map(len, shuffled))
         return np.concatenate([tables[:fewest] for tables in shuffled], axis=1)
 
+    @property
+    def mixing(self) -> None:
+        """Return None: labels are shuffled within each class, which is an event of its own."""
+
     @cached_property
     def permutations_by_class(self) -> tuple[ClusterPermutation, ...]:
         """Return how labels of the clustered images of each class are dealt out; nothing without clusters."""

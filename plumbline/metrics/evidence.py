@@ -51,13 +51,17 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     """Fill `smallest_detectable`, at the p with which the correction would have rejected each row within its family.
 
     Estimates that can err to both sides of the null get their columns by level here, from the standard error that
-    their interval implies: the distance from the null that is found. `reason` says where nothing is told.
+    their interval implies: the distance from the null that is found; nan where too few sets make any p small enough.
+    `reason` says where nothing is told.
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
     of_error = _errs_to_both_sides() & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)
     sides = pl.when(_one_sided()).then(2.0).otherwise(1.0)
+    too_few = pl.col("reason_codes").str.contains("few_relabellings", literal=True).fill_null(value=False)
     filled = table.with_columns(
-        pl.when(of_error)
+        pl.when(of_error & too_few)
+        .then(float("nan"))
+        .when(of_error)
         .then(error * (sides * level).map_batches(_effect_sizes, return_dtype=pl.Float64))
         .otherwise(pl.col(name))
         .alias(name)

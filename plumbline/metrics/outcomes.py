@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups, count_table, label_codes, shares
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.permutation import permute_strata
+from plumbline.statistics.permutation import permute_strata, strata_mixing
 
 # --- Definitions.
 
@@ -343,10 +343,18 @@ class SceneStratifiedOutcomes(ImageOutcomes):
         """Return (r, g, 2) tables as if group labels had been shuffled within each scene."""
         if self.clusters is not None:
             return super().permuted(permutations, rng)
-        tables = cluster_tables(
-            self.groups.codes, self.codes, self.scenes, n_groups=self.n_groups, n_outcomes=self.n_outcomes
-        )
-        return permute_strata(tables, permutations=permutations, rng=rng).sum(axis=1)
+        return permute_strata(self._by_scene, permutations=permutations, rng=rng).sum(axis=1)
+
+    @property
+    def mixing(self) -> NDArray[np.float64] | None:
+        """Return which groups' images a group has after labels were shuffled within scenes."""
+        return super().mixing if self.clusters is not None else strata_mixing(self._by_scene.sum(axis=-1))
+
+    @cached_property
+    def _by_scene(self) -> NDArray[np.int64]:
+        """Return the (s, g, 2) counts."""
+        shape = {"n_groups": self.n_groups, "n_outcomes": self.n_outcomes}
+        return cluster_tables(self.groups.codes, self.codes, self.scenes, **shape)
 
 
 def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from plumbline.catalog.suites import Candidate, Suite
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, ImageRejected
 from plumbline.images.decoding import decode, read_image_file
+from plumbline.metrics.evidence import state
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
 from plumbline.report.numbers import interval, number, p_value
@@ -208,14 +209,20 @@ def render_explanation(explanation: Explanation, *, title: str, command: str, re
 
 
 def estimate_text(row: Any) -> str:
-    """Return value, interval, p, q and n of a row in words."""
+    """Return value, interval, p, q and n of a row in words; of no evidence what would have been found."""
     if row["value"] is None or not math.isfinite(row["value"]):
         return f"undefined: {row['reason'] or 'no reason was recorded'}"
     parts = [f"interval {interval(row['ci_low'], row['ci_high'])}"]
     parts += [p_value(row[name], name) for name in ("p", "q") if row[name] is not None and math.isfinite(row[name])]
     parts += [f"n = {row['n']:,}"] if row["n"] is not None else []
     parts += [row["reason"]] if row["reason"] else []
-    return f"{number(row['value'])} ({'; '.join(parts)})"
+    estimate = f"{number(row['value'])} ({'; '.join(parts)})"
+    if state(row) == "evidence" or state(row) is None:
+        return estimate
+    least = row["smallest_detectable"]
+    known = least is not None and math.isfinite(least)
+    power = f" Detectable with 80% power: {number(least)} or more." if known else ""
+    return f"{estimate}; no evidence of a difference.{power}"
 
 
 def change_text(change: float) -> str:

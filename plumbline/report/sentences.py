@@ -14,16 +14,20 @@ from typing import Any
 import polars as pl
 
 from plumbline.metrics.associations import OTHERS
+from plumbline.metrics.evidence import state as state_of_row
+from plumbline.metrics.evidence import value_without_difference
+from plumbline.reasons import find
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.estimates import groups_of
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import people
-from plumbline.report.numbers import confidence, p_value
+from plumbline.report.numbers import confidence, number, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, where
+from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
     QUESTIONS,
+    UNITS,
     Question,
     between,
     detectable,
@@ -32,7 +36,7 @@ from plumbline.report.scorecard import (
     question_of,
     value_text,
 )
-from plumbline.report.vocabulary import attribute_title, event_title, probe_words
+from plumbline.report.vocabulary import attribute_title, event_title, probe_words, sentence_start
 
 SAYS: dict[str, str] = {
     "max_skew": "gives {event} {plain} more often to one {one} than to another{pairs}",
@@ -134,7 +138,9 @@ def _event(event: str | None, metric: str) -> str:
     )
 
 
-def sureness(cell: Mapping[str, Any], reading: Reading, ordinary: Mapping[str, Any] | None = None) -> str:
+def sureness(
+    cell: Mapping[str, Any], reading: Reading, ordinary: Mapping[str, Any] | None = None, *, as_distance: bool = True
+) -> str:
     """Return interval and q of a value in brackets.
 
     Parameters
@@ -144,7 +150,8 @@ def sureness(cell: Mapping[str, Any], reading: Reading, ordinary: Mapping[str, A
         intervals are told then.
     """
     each = [("", ordinary), ("selection-adjusted ", cell)] if ordinary and reading.selection else [("", cell)]
-    ends = [f"{what}{text}" for what, row in each if (text := interval_text(_away({**cell, **_ends(row)})))]
+    towards = _away if as_distance else dict
+    ends = [f"{what}{text}" for what, row in each if (text := interval_text(towards({**cell, **_ends(row)})))]
     parts = [f"{confidence(reading.confidence)} CI {', '.join(dict.fromkeys(ends))}" if ends else "no interval"]
     parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
     return f" ({'; '.join(parts)})"
@@ -236,18 +243,18 @@ class Sentences:
             return finding
         row = {} if sources is None else sources.selected
         if sources is None or finding.tone not in (*DIFFERENCES, "none") or row.get("metric") not in SAYS:
-            return replace(finding, sentence=in_short(finding, row))
+            return replace(finding, sentence=in_short(finding, row) + caveats(row, finding.tone))
         cell = _cell(row, self.table)
-        sure = sureness(cell, self.reading, sources.ordinary)
+        beside = _lifted(cell) + caveats(row, finding.tone)
         if finding.tone == "none":
             least = detectable(cell)
             power = f" Detectable with 80% power: {least}" if least else ""
             whose = f"On {finding.dataset}, {finding.short} in {finding.model}"
-            sentence = f"{whose}: {value_text(cell)}{sure}.{power}"
-            return replace(finding, sentence=sentence)
-        return replace(
-            finding, sentence=f"On {row['dataset']}, {row['model']} {predicate(cell, sure)}.{_company(finding)}"
-        )
+            sure = sureness(cell, self.reading, sources.ordinary, as_distance=False)
+            return replace(finding, sentence=f"{whose}: {value_text(cell)}{sure}.{beside}{power}")
+        sure = sureness(cell, self.reading, sources.ordinary)
+        sentence = f"On {row['dataset']}, {row['model']} {predicate(cell, sure)}.{beside}{_company(finding)}"
+        return replace(finding, sentence=sentence)
 
     def chart(self, finding: Finding) -> Chart | None:
         """Return the groups that a finding compares as a chart; None where its row compares none."""
@@ -256,6 +263,44 @@ class Sentences:
             return None
         row = sources.selected
         return groups_of(finding.short, row, OF_METRIC[row["metric"]], self.table, self.reading)
+
+
+_FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
+_UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
+
+
+def caveats(row: Row, tone: str) -> str:
+    """Return what a claim, or that there is no evidence, must not be read without, as sentences; or nothing.
+
+    That it comes from few sets; of no evidence why nothing would have been found, and that a margin is excluded; of a
+    claim whose interval reaches no difference what the evidence is.
+    """
+    if not row or tone not in (*DIFFERENCES, "none"):
+        return ""
+    codes = (*_FEW, *(_UNTOLD if tone == "none" else ()))
+    known = (find(row.get("reason_codes"), code) for code in codes)
+    text = "".join(f" {sentence_start(str(why))}." for why in known if why)
+    if tone == "none":
+        excluded = row.get("equivalence_q")
+        if excluded is not None and state_of_row({**row, "q": None, "p": None}) == "evidence_of_none":
+            text += f" Evidence of none beyond the margin of the audit file ({p_value(excluded, 'q')})."
+        return text
+    none = value_without_difference(row.get("metric") or "") or 0.0
+    if or_nan(row["ci_low"]) <= none <= or_nan(row["ci_high"]):
+        text += (
+            " The evidence is q: the interval is wider, since the strongest was selected, and reaches no difference."
+        )
+    return text
+
+
+def _lifted(cell: Mapping[str, Any]) -> str:
+    """Say by how much chance alone makes a value too large, where that is worth saying: of percentages in points."""
+    lifted = find(cell["reason_codes"], "biased_upwards")
+    if lifted is None:
+        return ""
+    unit = UNITS[cell["unit"]]
+    size = unit.shown(cell["value"]) - unit.shown(cell["value"] - float(lifted.params["bias"]))
+    return f" Likely too large by about {number(size)} {unit.suffix.replace('%', 'points')}, by chance."
 
 
 def _company(finding: Finding) -> str:

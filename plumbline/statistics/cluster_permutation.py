@@ -172,6 +172,20 @@ class ClusterPermutation:
         sums = [np.bincount(cell, weights=numbers, minlength=rows * n_groups) for numbers in each]
         return np.stack(sums, axis=-1).astype(np.int64).reshape(rows, n_groups, -1)
 
+    def mixing(self, n_groups: int) -> NDArray[np.float64]:
+        """Return which share of the images of a group comes from which group, see `strata_mixing`."""
+        where = np.arange(len(self.groups))
+        for place, blocks in enumerate(row for places in self.strata for row in places):
+            where[blocks] = len(self.groups) + place
+        strata = np.unique(where, return_inverse=True)[1].reshape(-1)
+        cell, shape = strata * n_groups + self.groups, (strata.max(initial=-1) + 1, n_groups)
+        images, blocks = (
+            np.bincount(cell, weights=each, minlength=shape[0] * n_groups).reshape(shape) for each in (self.sizes, None)
+        )
+        # A place is filled by any block of its stratum, thinned or repeated to its size.
+        with np.errstate(invalid="ignore"):
+            return np.asarray(images.T @ (blocks / blocks.sum(axis=1, keepdims=True)) / images.sum(axis=0)[:, None])
+
     # --- How small p can become.
 
     @cached_property

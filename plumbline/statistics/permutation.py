@@ -362,6 +362,24 @@ def permute_strata(tables: NDArray[np.int64], *, permutations: int, rng: np.rand
     return np.stack(drawn, axis=1) if drawn else np.empty((permutations, *tables.shape), dtype=np.int64)
 
 
+def strata_mixing(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return which share of the images of a group comes from which group, on average, once labels were permuted.
+
+    Parameters
+    ----------
+    sizes : (s, g) int
+        Images of each stratum and group.
+
+    Returns
+    -------
+    (g, g) float64
+        Rows add up to 1; of a group without images they are nan.
+    """
+    of_stratum = sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sizes.T @ of_stratum / sizes.sum(axis=0)[:, None])
+
+
 def within_cluster_sum_test(
     amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
 ) -> NDArray[np.float64]:

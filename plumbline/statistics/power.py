@@ -33,6 +33,7 @@ LEAST_EVENTS = 5.0
 _SHIFTS = np.array([0, 2, 2.8, 3.6, 4.5, 5.5, 7, 9, 12])
 """Differences that are tried, in standard errors."""
 _DRAWS = 400
+_FOR_RATES = 2_500
 _NEVER = 1e9
 
 
@@ -56,13 +57,14 @@ def detectable_value(
     least_p: float = 0.0,
     clusters: int | None = None,
     null: NDArray[np.float64] | None = None,
+    mixing: NDArray[np.float64] | None = None,
 ) -> Detectable:
     """Return the smallest value that a permutation test of counts finds where one group is apart from the others.
 
     The permuted counts are those that the test compares with. Counts of the alternative are permuted ones whose rates
     are moved, with deviations scaled to the binomial variance of the new rates: clusters, strata and events of the
-    same images keep the dependence that the permutations have. How many audits find what is told is simulated in
-    benchmarks/calibration/power.py.
+    same images keep the dependence that the permutations have, and groups the rates that their strata give them. How
+    many audits find what is told is simulated in benchmarks/calibration/power.py.
 
     Parameters
     ----------
@@ -84,6 +86,9 @@ def detectable_value(
         Clusters whose blocks are dealt out: a difference between groups then widens what the test compares with.
     null : (r,) float, optional
         The statistic of `counts`, where it is known.
+    mixing : (g, g) float, optional
+        Which share of the images of a group comes from which group, where labels are permuted within strata, see
+        `strata_mixing`. A group that is apart raises the rates of its strata, and thereby what the test compares with.
 
     Returns
     -------
@@ -97,14 +102,18 @@ def detectable_value(
     varies = (pooled > 0) & (pooled < 1) & (share > 0) & (share < 1)
     if not varies.any():
         return Detectable()
-    error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / np.where(varies, 1 - share, 1.0)
+    alike = _rates_alike(counts, sizes, pooled)
+    absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[:, apart], size.shape)
+    varies &= absorbed[:, apart] < 1
+    kept = np.where(varies, 1 - absorbed[:, apart], 1.0)
+    error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / kept
     step = error * varies * np.where(pooled <= 0.5, 1.0, -1.0) / np.sqrt(e)
 
     def moved(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (k, e, g) rates at these shifts."""
         by = shifts[:, None] * step
-        rates = np.repeat((pooled - by * share)[..., None], size.shape[1], axis=-1)
-        rates[..., apart] = pooled + by * (1 - share)
+        rates = alike - by[..., None] * absorbed
+        rates[..., apart] = alike[:, apart] + by * (1 - absorbed[:, apart])
         return rates
 
     least = LEAST_EVENTS / np.maximum(size, 1e-9) if ratio else np.zeros(1)
@@ -116,9 +125,9 @@ def detectable_value(
     shifts = np.unique(np.minimum(_SHIFTS, tried[possible].max()))
     rates = moved(shifts)
     drawn, of = counts[:_DRAWS].astype(np.float64), sizes[:_DRAWS].astype(np.float64)
-    variance = np.where(varies, pooled * (1 - pooled), np.inf)
-    spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance[:, None])[:, None]
-    tables = np.clip(of * rates[:, None] + (drawn - of * pooled[:, None]) * spread, 0, of)
+    variance = np.where((alike > 0) & (alike < 1), alike * (1 - alike), np.inf)
+    spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)[:, None]
+    tables = np.clip(of * rates[:, None] + (drawn - of * alike) * spread, 0, of)
     of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
     simulated = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
     values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
@@ -127,6 +136,19 @@ def detectable_value(
     if clusters is not None:
         wider = _widened(shifts / np.sqrt(e), groups=size.shape[1], units=clusters)
     return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
+
+
+def _rates_alike(
+    counts: NDArray[np.int64], sizes: NDArray[np.int64], pooled: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the (e, g) rates of groups that do not differ within any stratum.
+
+    That is the pooled rate, unless some groups are more often in strata in which the event is frequent. What lies
+    within the error of the draws is no difference.
+    """
+    rates = counts[:_FOR_RATES] / np.maximum(sizes[:_FOR_RATES], 1)
+    mean, error = rates.mean(axis=0), rates.std(axis=0) / np.sqrt(len(rates))
+    return np.asarray(np.where(np.abs(mean - pooled[:, None]) > 6 * error, mean, pooled[:, None]))
 
 
 def detectable_gap(

@@ -19,7 +19,7 @@ from plumbline.metrics.evidence import (
     states,
 )
 from plumbline.metrics.registry import metric_table
-from plumbline.reasons import decode
+from plumbline.reasons import decode, reason
 from plumbline.statistics.power import effect_size, value_at
 
 NAN = math.nan
@@ -86,6 +86,12 @@ def test_what_is_not_computed_is_null_and_what_is_never_found_nan():
     assert unknown is None and untested is None and math.isnan(never)
     codes = [[one.code for one in decode(cell)] for cell in table["reason_codes"]]
     assert codes == [["power_unknown"], ["nothing_detectable"], []]
+
+
+def test_too_few_sets_find_nothing_however_small_the_error():
+    few = reason("few_relabellings", least=0.12)
+    one = row("skew_at_k", -0.3, -0.5, -0.15) | {"reason": (few,)}
+    assert math.isnan(add_power(metric_frame([one]), confidence=0.95)["smallest_detectable"].item())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from synthetic_table import planted_truth
 from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
+from plumbline.reasons import decode
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
 from plumbline.report.front import MOST_FINDINGS, front_page, verdict
@@ -115,6 +116,7 @@ def test_every_number_of_a_finding_is_one_of_its_row(audit):
         seen += 1
         counts = {str(one) for one in finding.company or ()} | groups_of(rows[finding.row], picked)
         counts |= written(ordinary[finding.row], "ci_low")
+        counts |= {one for why in decode(rows[finding.row]["reason_codes"]) for one in told(str(why))}
         names = ("value", "ci_low", "q", *(["smallest_detectable"] if finding.tone == "none" else []))
         assert told(without_names(finding.sentence, table)) <= written(rows[finding.row], *names) | counts
     assert seen

@@ -1,10 +1,12 @@
 """Findings say what the rows say, with their uncertainty, and claim nothing more."""
 
+import math
 from dataclasses import replace
 
 import polars as pl
 import pytest
 from scipy import stats
+from scorecard_rows import UNSURE, answer, frame
 from synthetic_table import GRID, planted_truth, synthetic_table
 
 from plumbline.catalog.schema import metric_frame, row_ids
@@ -16,6 +18,8 @@ from plumbline.report.finding import TONES, at_first
 from plumbline.report.findings import adjusted_text, as_picked, headline_findings, picked_findings
 from plumbline.report.numbers import interval
 from plumbline.report.sentences import in_sentences
+from plumbline.report.vocabulary import sentence_start
+from plumbline.statistics.power import COLUMNS
 
 FAIR_ROW = {"model": "small-bazaar-6k", "dataset": "fairface", "condition": "before", "statistic": "estimate"}
 
@@ -224,3 +228,47 @@ def test_the_adjusted_interval_of_any_row_is_told_on_demand(table):
     assert f"95% CI {interval(row['ci_low'], row['ci_high'])}:" in text
     alone = crime_rows()
     assert "needs no adjustment" in adjusted_text(alone, row_ids(alone)[-1], Reading())
+
+
+# --- What a sentence must not be read without.
+
+
+def sentences(*answers):
+    return [one.sentence.replace("\u00a0", " ") for one in headline_findings(frame(*answers), Reading())]
+
+
+def because(*reasons):
+    return {"reason": reasons}
+
+
+def test_every_finding_says_that_its_sets_are_few():
+    few = because(reason("few_clusters", clusters=4))
+    assert "Interval from only 4 sets." in sentences(answer("theirs", **few))[0]
+    (unsure,) = sentences(answer("theirs", **UNSURE, **few))
+    assert "no evidence" in unsure and "Interval from only 4 sets." in unsure
+
+
+@pytest.mark.parametrize("code", ["nothing_detectable", "power_unknown"])
+def test_no_evidence_says_why_nothing_could_have_been_seen(code):
+    assert "80% power: +34%" in sentences(answer("theirs", **UNSURE, **dict.fromkeys(COLUMNS, 0.34)))[0]
+    untold = dict.fromkeys(COLUMNS, math.nan if code == "nothing_detectable" else None)
+    assert (
+        sentence_start(str(reason(code))) in sentences(answer("theirs", **UNSURE, **untold, **because(reason(code))))[0]
+    )
+
+
+def test_no_evidence_says_that_a_margin_is_excluded():
+    assert "vidence of none beyond the margin" in sentences(answer("theirs", **UNSURE, equivalence_q=0.02))[0]
+    assert "margin" not in sentences(answer("theirs", **UNSURE, equivalence_q=0.2))[0]
+
+
+def test_what_chance_adds_stands_beside_the_estimate():
+    lifted = because(reason("biased_upwards", bias=0.3))
+    assert "Likely too large by about 30 points, by chance." in sentences(answer("theirs", **lifted))[0]
+    assert "by chance" not in sentences(answer("theirs"))[0]
+
+
+def test_an_interval_that_the_picking_widened_to_no_difference_is_explained():
+    weak = [answer(f"m{i:02}", value=0.01, low=0.0, high=0.4, **UNSURE) for i in range(60)]
+    (told,) = sentences(answer("theirs", value=0.5, low=0.1, high=1.2, p=1e-6, q=1e-6), *weak)
+    assert "selection-adjusted 0–" in told and "The evidence is q: the interval is wider" in told

@@ -8,6 +8,7 @@ from scipy import stats
 
 from plumbline.statistics import cluster_permutation, count_table
 from plumbline.statistics.cluster_permutation import ClusterPermutation, relabelling_reason
+from plumbline.statistics.permutation import permute_strata, strata_mixing
 
 SHAPE = {"n_groups": 2, "n_outcomes": 2}
 
@@ -185,3 +186,17 @@ def test_too_few_relabellings_are_said():
         "too few sets to test: no difference, however large, gives a p below 0.062"
     )
     assert relabelling_reason(least(6, 2), 0.95) is None and relabelling_reason(0.0, 0.95) is None
+
+
+def test_mixing_is_where_the_images_of_a_group_come_from_on_average():
+    """Sets of three groups, of two, and of one, some of several images: against the mean of many permutations."""
+    rng = np.random.default_rng(21)
+    sizes = np.array([[2, 2, 2], [1, 4, 0], [3, 0, 3], [0, 5, 0], [0, 0, 2], [6, 0, 0], [1, 1, 1]])
+    member, group = (each.repeat(sizes.ravel()) for each in np.indices(sizes.shape).reshape(2, -1))
+    dealt = ClusterPermutation.of(group, member)
+    shape = {"n_groups": 3, "n_outcomes": 3, "permutations": 20_000}
+    origins = dealt.tables(group, **shape, rng=rng).mean(axis=0)
+    np.testing.assert_allclose(dealt.mixing(3), origins / sizes.sum(axis=0)[:, None], atol=0.01)
+    shuffled = permute_strata(sizes[:, :, None] * np.eye(3, dtype=int), permutations=20_000, rng=rng)
+    origins = shuffled.sum(axis=1).mean(axis=0)
+    np.testing.assert_allclose(strata_mixing(sizes), origins / sizes.sum(axis=0)[:, None], atol=0.01)

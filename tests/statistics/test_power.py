@@ -12,6 +12,7 @@ from plumbline.statistics.permutation import (
     critical_values_elsewhere,
     permute_strata,
     permute_tables,
+    strata_mixing,
     upper_p_values,
 )
 from plumbline.statistics.power import (
@@ -76,6 +77,34 @@ def test_strata_and_the_smaller_group_count():
     whole = permute_tables(strata.sum(axis=0), permutations=5_000, rng=rng)
     by_strata, by_all = (of_counts(each, PARITY, apart=1).at_05 for each in (shuffled, whole))
     assert by_strata < by_all, "labels shuffled within strata err less"
+
+
+def test_groups_of_other_strata_differ_without_any_difference_within_them():
+    """Nine in ten of the second group are of scenes in which the event is frequent: a Max Skew of 3 is no effect."""
+    rng, sizes, base = np.random.default_rng(13), np.array([[900, 100], [100, 900]]), np.array([0.05, 0.4])
+
+    def rates(apart):
+        """Return the rates by scene and group; those of the scenes stay what they are."""
+        return base[:, None] + apart * (np.array([0, 1]) - sizes[:, 1:] / 1000)
+
+    def audit(apart):
+        table = two_columns(rng.binomial(sizes, rates(apart)), sizes)
+        tables = permute_strata(table, permutations=2_500, rng=rng).sum(axis=1)
+        whole = table.sum(axis=0)
+        value, null = (
+            MEAN_SKEW.value(each[..., 0].reshape(-1, 1, 2), each.sum(axis=-1).reshape(-1, 1, 2))
+            for each in (whole, tables)
+        )
+        return tables, value, upper_p_values(value, null[None])[0]
+
+    of_test = {"apart": 1, "ratio": True, "mixing": strata_mixing(sizes)}
+    told = np.mean([of_counts(audit(0.0)[0], MEAN_SKEW, **of_test).at_05 for _ in range(10)])
+    tried = np.linspace(0, 0.1, 200)
+    events = [(rates(each) * sizes).sum(axis=0) for each in tried]
+    skew = [second / first - 1 for first, second in events]
+    assert skew[0] > 3, "where nothing differs"
+    apart = np.interp(told, skew, tried)
+    assert apart > 0 and np.mean([audit(apart)[2] <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.1)
 
 
 def test_several_events_at_once_need_less_of_each():

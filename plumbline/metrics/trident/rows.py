@@ -149,6 +149,7 @@ def probe_gap_rows(test: ProbeTest, valence: str) -> Iterator[Row]:
         settings,
         least_p=permutation.least_gap_p if permutation else 0.0,
         clusters=int(permutation.clusters.max()) + 1 if permutation else None,
+        mixing=permutation.mixing(len(groups.names)) if permutation else None,
     )
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
     few = few_clusters_reason(test.clusters)
