@@ -8,7 +8,7 @@ import dagster as dg
 from assets.recorded import asset
 from assets.results import OWNERS, materialised
 from plumbline.config.audit import Audit
-from plumbline.provenance.bill_of_materials import installed
+from plumbline.provenance.export import installed
 from plumbline.recording import note, unrecorded
 from plumbline.storage import Committed
 from plumbline.storage.lake import TABLE, write_record

@@ -12,8 +12,7 @@ from plumbline.catalog.suites import all_suites
 from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
-from plumbline.provenance.bill_of_materials import SPECIFICATION, bill_of_materials
-from plumbline.provenance.export import Material, provenance_statement
+from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, provenance_statement
 from plumbline.provenance.forms import Exported, hub_dataset, write_checksums, written
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed

@@ -8,7 +8,7 @@ import polars as pl
 
 from plumbline.recording import unrecorded
 from plumbline.report import Chart
-from plumbline.report.main_charts import NAMES, main_charts
+from plumbline.report.chapters import NAMES, main_charts
 from resources import served
 from resources.workspace import Workspace
 

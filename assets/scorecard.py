@@ -11,9 +11,9 @@ from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.digests import digest_json
 from plumbline.provenance.code_versions import code_version
 from plumbline.report import Chart, findings_table
+from plumbline.report.chapters import charts_page
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.front import verdict
-from plumbline.report.main_charts import charts_page
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of

@@ -19,7 +19,7 @@ from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
 from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, judged_numbers, scorecard_numbers
-from plumbline.report.main_charts import charts_page
+from plumbline.report.chapters import charts_page
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
 from resources.tracking import SHOWS_TAG, WEIGHTS_TAG, TrackedCell, TrackedModel, Tracking

@@ -28,9 +28,11 @@ def _metric(audit: Audit, name: str, version: Callable[[str], str] = code_digest
 
 def own_questions(audit: Audit) -> tuple[str, ...]:
     """Return the ids of the questions of the scorecard that metrics of the audit file's own answer."""
-    asked = {name: audit.metrics[name].question for name in audit.metrics}
+    question_of = {name: audit.metrics[name].question for name in audit.metrics}
     return tuple(
-        own_question(name, each.suite, each.event, each.attribute, each.topic) for name, each in asked.items() if each
+        own_question(name, each.suite, each.event, each.attribute, each.topic)
+        for name, each in question_of.items()
+        if each
     )
 
 

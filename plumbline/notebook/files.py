@@ -184,7 +184,7 @@ def left_out(audit: AuditFile, asked: Mapping[tuple[str, str], Sequence[str]]) -
     asked : mapping of (str, str) to sequence of str
         (dataset, encoder) -> the suites that were asked.
     """
-    told = []
+    absent_cells = []
     for (dataset, model), suites in asked.items():
         reasons = [
             _WHY_NOT.get(name, f"`{name}`: this encoder cannot answer it")
@@ -198,12 +198,12 @@ def left_out(audit: AuditFile, asked: Mapping[tuple[str, str], Sequence[str]]) -
             )
         if mitigations := audit.mitigated.get((dataset, model)):
             reasons.append(f"mitigations ({', '.join(mitigations)}): the pipeline fits and judges them")
-        told += [AbsentCell(model, dataset, reason) for reason in reasons]
-    told += [
+        absent_cells += [AbsentCell(model, dataset, reason) for reason in reasons]
+    absent_cells += [
         AbsentCell(model, dataset, "models that answer in words: the pipeline asks them")
         for model, dataset in audit.designs
     ]
-    return tuple(told)
+    return tuple(absent_cells)
 
 
 _WHY_NOT = {
@@ -273,14 +273,14 @@ def _audit_encoder(
     """Add the rows of an encoder on some datasets and of its text space, and return where it was asked nothing."""
     cache, nothing = ShardCache(UPath(home / _EMBEDDINGS)), []
     for dataset, one in data.items():
-        asked = list(_asked(audit, dataset, model, encoder))
-        if not asked:
+        cell_suites = list(_asked(audit, dataset, model, encoder))
+        if not cell_suites:
             reason = "nothing that is asked of it can be computed without the pipeline"
             nothing.append(AbsentCell(model, dataset, reason))
             continue
-        done.asked[dataset, model] = tuple(suite.id for suite in asked)
-        done.suites |= {suite.hash: suite for suite in asked}
-        done.frames.append(_audited(audit, dataset, model, one, encoder, asked, settings, cache, progress))
+        done.asked[dataset, model] = tuple(suite.id for suite in cell_suites)
+        done.suites |= {suite.hash: suite for suite in cell_suites}
+        done.frames.append(_audited(audit, dataset, model, one, encoder, cell_suites, settings, cache, progress))
     shared = Capability.EMBED_IMAGES in FAMILIES[encoder.family].offers
     if shared and any(name in done.asked for name in ((dataset, model) for dataset in data)):
         texts = list(texts_of(load_suite(name) for name in TEXT_SPACE_SUITES))

@@ -101,7 +101,7 @@ class Audit:
 
     def charts(self) -> dict[str, alt.TopLevelMixin]:
         """Return every chart of the report that these numbers fill, by name, as Altair charts."""
-        from plumbline.report.main_charts import main_charts
+        from plumbline.report.chapters import main_charts
 
         return {name: chart.figure for name, chart in main_charts(self.table, self.cell.dataset, self.reading).items()}
 
@@ -206,8 +206,8 @@ class Audit:
 
     def __repr__(self) -> str:
         """Return what was audited, the strongest findings, and what was left out."""
-        found = [f"- {finding.sentence}" for finding in self.findings[:_SHOWN]]
-        return "\n".join([self._title, *found, *([self._absent] if self.left_out else [])])
+        lines = [f"- {finding.sentence}" for finding in self.findings[:_SHOWN]]
+        return "\n".join([self._title, *lines, *([self._absent] if self.left_out else [])])
 
     @property
     def _absent(self) -> str:

@@ -87,10 +87,10 @@ def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], readin
         return None
     if not sure and not found.others:
         return finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: undefined")
-    told, tone = (sure[0], "bias") if sure else (found.others[0], "none")
-    measure = SMOOTHED if told["metric"] == "max_skew" else PARITY
+    strongest, tone = (sure[0], "bias") if sure else (found.others[0], "none")
+    measure = SMOOTHED if strongest["metric"] == "max_skew" else PARITY
     short = f"{titled(tone, what)}, {measure}"
-    return finding_of(told, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
+    return finding_of(strongest, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
 
 
 # --- What is said of harmful labels that have no skew, such as animals: where the shares of groups lie

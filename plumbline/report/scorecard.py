@@ -707,8 +707,8 @@ def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> str:
 
 def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
     """Return question -> the dataset that most models were asked it on; cells of others have other images."""
-    asked = card.drop_nulls("dataset").group_by("question", maintain_order=True)
-    return {str(question): of_one["dataset"].mode(maintain_order=True)[0] for (question,), of_one in asked}
+    by_question = card.drop_nulls("dataset").group_by("question", maintain_order=True)
+    return {str(question): of_one["dataset"].mode(maintain_order=True)[0] for (question,), of_one in by_question}
 
 
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:

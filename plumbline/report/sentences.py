@@ -186,11 +186,11 @@ def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
 def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[str]:
     """Return what the scorecard says of a model: a sentence a cell with evidence, and which cells have none."""
     cells = where(card, model=model).to_dicts()
-    told = [f"On {cell['dataset']} it {in_words(cell, reading)}." for cell in cells if cell["state"] == "evidence"]
+    lines = [f"On {cell['dataset']} it {in_words(cell, reading)}." for cell in cells if cell["state"] == "evidence"]
     for state, what in (("none", "No evidence of a difference"), ("too_weak", "Too few images to tell")):
         titles = [cell["title"] for cell in cells if cell["state"] == state]
-        told += [f"{what}: {'; '.join(titles)}."] if titles else []
-    return told
+        lines += [f"{what}: {'; '.join(titles)}."] if titles else []
+    return lines
 
 
 # --- Findings.

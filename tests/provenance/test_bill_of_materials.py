@@ -6,8 +6,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from plumbline.provenance.bill_of_materials import SPECIFICATION, bill_of_materials, installed
-from plumbline.provenance.export import Material
+from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, installed
 
 AUDIT = {"audit_id": "a" * 64, "version": "0.6.0", "made_at": "2026-11-23T12:00:00+00:00"}
 MATERIALS = [

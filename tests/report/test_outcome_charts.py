@@ -10,12 +10,12 @@ from synthetic_table import AGES, GRID, RACES, planted_truth
 
 from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
 from plumbline.report import Reading
+from plumbline.report.chapters import charts_page, main_charts
 from plumbline.report.chapters.effects import factor_effects
 from plumbline.report.chapters.mitigations import adjustment, adjustments
 from plumbline.report.chapters.trident import gaps_by_valence, probe_rates
 from plumbline.report.charts.labels import balance, label_errors
 from plumbline.report.charts.outcomes import harm_rates, max_skew, shares
-from plumbline.report.main_charts import charts_page, main_charts
 from plumbline.report.numbers import number, percent
 from plumbline.report.vocabulary import group_title
 

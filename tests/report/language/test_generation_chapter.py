@@ -7,9 +7,9 @@ from chart_data import drawn, names
 from synthetic_language import FACES, MODELS, OFFLINE, PROMPTS, REAL, language_inputs, language_table  # fmt: skip
 
 from plumbline.catalog.schema import metric_frame
+from plumbline.report.chapters import main_charts
 from plumbline.report.charts.language import max_scores
 from plumbline.report.data import undefined_listing
-from plumbline.report.main_charts import main_charts
 from plumbline.report.rows import where
 
 
