@@ -114,7 +114,7 @@ def _key_of_text_in(column: str) -> pl.Expr:
     def keys(texts: pl.Series) -> pl.Series:
         return pl.Series(text_keys(texts.to_list()), dtype=pl.String)
 
-    return pl.col(column).fill_null("").map_batches(keys, pl.String, is_elementwise=True)
+    return pl.col(column).cast(pl.String).fill_null("").map_batches(keys, pl.String, is_elementwise=True)
 
 
 def _line_of(path: Path, row: int) -> str:
