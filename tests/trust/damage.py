@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from ground import ENCODER, Ground, Result, differences, numbers
+from ground import CHECKS, ENCODER, Ground, Result, differences, numbers
 from homes import SHARED, Home, edited
 from PIL import Image
 from written_pictures import encoded
@@ -62,7 +62,8 @@ def in_the_home(ground: Ground, rng: random.Random, name: str, number: int) -> R
         # Nothing read it, so nothing met it: who reads it is told which file, and what to do.
         if path.name not in str(error) or "materialise" not in str(error):
             return Result(False, what, f"is not named: {error}")
-        name = path.relative_to(below).parts[1]
+        parts = path.relative_to(below).parts
+        name = parts[-2].partition(".")[0] if parts[1] in CHECKS else parts[1]
         code, output = ground.run(home, "audit", "--force", name)
         if code or "Traceback" in output:
             return Result(False, what, f"audit --force {name} ends with {code}: {output[-1500:]}")
