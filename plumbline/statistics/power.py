@@ -252,11 +252,13 @@ def detectable_of(
     exceeded = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity)
     detectable = np.full(len(LEVELS), np.nan)
     for i, level in enumerate(LEVELS):
-        margin = exceeded - needed[i, 0] * wider
+        with np.errstate(invalid="ignore"):  # a ratio of 0, where no value exceeds that
+            margin = np.nan_to_num(exceeded - needed[i, 0] * wider, nan=-_NEVER)
         if (needed[i] != needed[i, 0]).any():
             # Each simulated audit has draws of its own.
-            each = np.maximum(reached - needed[i] * np.reshape(wider, (-1, 1)), -_NEVER)
-            margin = np.quantile(each, 1 - POWER, axis=-1)
+            with np.errstate(invalid="ignore"):
+                each = np.nan_to_num(reached - needed[i] * np.reshape(wider, (-1, 1)), nan=-_NEVER)
+            margin = np.quantile(np.maximum(each, -_NEVER), 1 - POWER, axis=-1)
         beyond = np.maximum.accumulate(margin)
         if level >= least_p and beyond[-1] > 1e-12:
             detectable[i] = np.interp(1e-12, beyond, true)

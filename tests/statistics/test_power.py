@@ -179,6 +179,11 @@ def test_a_difference_is_told_only_where_four_in_five_tests_can_have_so_small_a_
         assert 0 < at_0001 < 0.1 and np.isnan(at_00001)
 
 
+def test_a_ratio_that_is_0_by_chance_is_found_by_none():
+    never = detectable_of(np.zeros(10_000), np.zeros((3, 400)), np.array([1.0, 0.5, 0.1]), parity=1.0)
+    assert np.isnan(never).all()
+
+
 def test_four_in_five_exceed_their_own_draws():
     rng, error = np.random.default_rng(12), 1.0
     null, shifts = np.abs(rng.standard_normal((40, 10_000))), np.linspace(0, 9, 19)
