@@ -1,6 +1,7 @@
 # Two commands: `make audit` and `make test`. Everything else is in `make help`.
 # The first of the supported versions that runs: a shim of pyenv may be there without its version.
-PYTHON ?= $(shell for v in 3.11 3.12 3.13; do python$$v -c "" 2>/dev/null && echo python$$v && break; done)
+PYTHON ?= $(shell for v in 3.11 3.12 3.13; do python$$v -c "import sys; sys.exit(sys.version_info < (3, 11, 5))" 2>/dev/null \
+	&& echo python$$v && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -16,10 +17,12 @@ help:            ## this list
 TESTS = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
 $(READY): pyproject.toml constraints.txt
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 (3.11.5 or later), 3.12 or 3.13 is needed, or PYTHON=..."; exit 1; }
+	@# An environment that was not finished may hold what was never checked: it is made anew.
+	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --report $(VENV)/installed.json -c constraints.txt -e '.[dev]'
-	@$(PYTHON) -I documentation/hashes.py check $(VENV)/installed.json
+	@$(PYTHON) -I documentation/hashes.py check $(VENV)/installed.json || { rm -rf $(VENV); exit 1; }
 	@$(BIN)/python -c 'import torchvision' 2>/dev/null || $(BIN)/python -m plumbline.checkpoints.operators
 	@touch $@
 
@@ -90,7 +93,7 @@ trust: $(READY)   ## faults of every kind around a small audit, HOURS=1 (needs g
 	OMP_NUM_THREADS=1 $(BIN)/python tests/trust/matrix.py --hours $(or $(HOURS),1) --page docs/trust.md
 
 hashes: $(READY) ## hashes.txt anew, of constraints.txt and pyproject.toml (needs uv and a network)
-	@$(PYTHON) -I documentation/hashes.py make
+	@$(BIN)/python -I documentation/hashes.py make
 
 screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (needs Chromium)
 	@$(BIN)/python -m documentation.screenshots

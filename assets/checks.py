@@ -123,12 +123,12 @@ def _accounts_note(workspace: Workspace, dataset: str, accounts: pl.DataFrame) -
     """Return what is said where too many images are quarantined, or all; None where the accounts are as demanded."""
     account, quarantined = accounts.row(0, named=True), workspace.lake.read_table("quarantine", partition=dataset)
     limit = _quarantine_limit(workspace, dataset)
-    told = []
+    notes = []
     if account["quarantine_rate"] > limit:
-        told.append(too_many_refused(quarantined, account["quarantine_rate"], limit, dataset=dataset))
+        notes.append(too_many_refused(quarantined, account["quarantine_rate"], limit, dataset=dataset))
     if not account["accepted"]:
-        told.append(none_left(account["listed"], quarantined, dataset=dataset))
-    return "; ".join(told) or None
+        notes.append(none_left(account["listed"], quarantined, dataset=dataset))
+    return "; ".join(notes) or None
 
 
 def _error_limited(gx, workspace: Workspace, dataset: str) -> list:

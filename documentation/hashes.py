@@ -75,7 +75,7 @@ def check(report: Path) -> int:
         print(words, file=sys.stderr)
         refused |= wrong
     if refused:
-        print("Do not use this environment: `make clean`, and ask where these files come from.", file=sys.stderr)
+        print("The environment is removed. Ask where these files come from.", file=sys.stderr)
     return int(refused)
 
 

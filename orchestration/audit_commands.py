@@ -26,7 +26,6 @@ from plumbline.commands.terminal import (
     say,
 )
 from plumbline.errors import PlumblineError
-from resources.tracking import TrackingUnavailable
 
 if TYPE_CHECKING:
     from plumbline.config.audit import Audit
@@ -150,13 +149,14 @@ def report_command(
         from orchestration.definitions import defs
         from orchestration.delivery import deliver_what_is_left, set_damaged_store_aside
         from orchestration.job_run import run_job
+        from resources.tracking import TrackingUnavailable
 
         if redeliver and (aside := set_damaged_store_aside(workspace)):
             say(f"MLflow's store is damaged; it lies at {aside} now, and a new one is made", style="yellow")
         try:
             delivery = deliver_what_is_left(defs, instance, workspace, changed=redeliver)
         except TrackingUnavailable as error:
-            raise PlumblineError("MLflow cannot be read", where=workspace.tracking_uri, found=error) from error
+            raise PlumblineError("MLflow cannot be read", where=workspace.tracking_place, found=error) from error
         written = run_job(defs, instance, "findings", None)
     if delivery.delivered:
         console.print(f"MLflow: {len(delivery.delivered)} cell(s) delivered")

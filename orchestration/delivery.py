@@ -101,12 +101,13 @@ def _tracked(workspace: Workspace) -> Iterator[Committed]:
 
 def set_damaged_store_aside(workspace: Workspace) -> Path | None:
     """Give MLflow's SQLite file another name where it is damaged, so that a new one is made; returns its new place."""
-    store = workspace.home / "mlflow.db"
-    if not workspace.tracking_uri.startswith("sqlite:") or not store.is_file() or _is_sound(store):
+    store = workspace.tracking_file
+    if store is None or not store.is_file() or _is_sound(store):
         return None
-    aside = next(p for n in range(1, 1000) if not (p := store.with_name(f"mlflow.db.damaged-{n}")).exists())
-    for rest in ("-wal", "-shm", "-journal"):
-        store.with_name(store.name + rest).unlink(missing_ok=True)
+    aside = next(p for n in range(1, 1000) if not (p := store.with_name(f"{store.name}.damaged-{n}")).exists())
+    for rest in ("-wal", "-shm", "-journal"):  # what was not yet written into it may be saved by hand
+        if (beside := store.with_name(store.name + rest)).exists():
+            beside.rename(aside.with_name(aside.name + rest))
     return store.rename(aside)
 
 

@@ -14,6 +14,7 @@ from resources.workspace import Workspace
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _TOO_MANY = {errno.EMFILE, errno.ENFILE}
+_UNREADABLE = {errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ELOOP}
 # SQLite says `SQLITE_FULL` of a database that cannot grow, but only that input or output failed of the memory that it
 # shares with other processes, which lies in a file too.
 _UNWELL = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -89,7 +90,7 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
             "no more files may be open at once; what is finished is kept",
             "raise the limit (`ulimit -n`) or end other programs, and run the same command to go on",
         )
-    if _is_below(error, home):
+    if _is_below(error, home) and error.errno in _UNREADABLE:
         return (
             "a file of the home could not be read or written; what is finished is kept",
             "see that its disk is mounted and sound (the system's log says more), or set PLUMBLINE_HOME to a local "
@@ -101,7 +102,7 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _is_full(error: BaseException) -> bool:

@@ -46,10 +46,10 @@ def _home_pages(workspace: Workspace) -> Starlette:
         return FileResponse(workspace.report, media_type="text/html")
 
     def picture(request: Request) -> Response:
-        found = draw_picture(workspace, **request.path_params)
-        if found is None:
+        drawn = draw_picture(workspace, **request.path_params)
+        if drawn is None:
             raise HTTPException(404, "there is no such picture")
-        return Response(found, media_type="image/png")
+        return Response(drawn, media_type="image/png")
 
     def mlflow(request: Request) -> Response:
         run = request.path_params["run"]

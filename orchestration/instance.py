@@ -194,12 +194,14 @@ def pool_slots(instance: dg.DagsterInstance, pool: str, number: int) -> Iterator
 
 
 def _kept_limit(path: Path) -> dict[str, int | None] | None:
-    """Return what an audit that was killed kept of the limit; None where there is nothing that can be read."""
+    """Return what an audit that was killed kept of the limit; None without one, the default where it is damaged."""
     try:
         kept = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return None
-    return kept if isinstance(kept, dict) and isinstance(kept.get("limit", ""), int | None) else None
+    except ValueError:
+        kept = None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("limit", ""), int | None) else {"limit": None}
 
 
 def register_partitions(instance: dg.DagsterInstance, workspace: Workspace) -> None:

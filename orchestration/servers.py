@@ -51,7 +51,7 @@ def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console:
         if held is not None:
             console.print(held, style="yellow", soft_wrap=True, highlight=False, markup=False)
     else:  # A tracking server of one's own needs none beside it.
-        console.print(f"MLflow   {workspace.tracking_uri}")
+        console.print(f"MLflow   {workspace.tracking_place}")
     # A script's background processes ignore SIGINT unless they ask for it.
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -71,7 +71,7 @@ def print_mlflow(workspace: Workspace, console: Console) -> None:
     try:
         wrong = changed_in_mlflow(workspace)
     except TrackingUnavailable as error:
-        line = f"MLflow: {workspace.tracking_uri} cannot be read: {error}; if it is damaged, "
+        line = f"MLflow: {workspace.tracking_place} cannot be read: {error}; if it is damaged, "
         console.print(f"{line}{_REDELIVER}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         return
     for (_, partition), why in wrong.items():

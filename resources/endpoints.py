@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from upath import UPath
 
 from plumbline.digests import digest_json
+from plumbline.errors import StorageError
 from plumbline.storage.files import commit_bytes
 
 if TYPE_CHECKING:
@@ -43,11 +44,21 @@ def keep_report(home: Path, model: str, report: EndpointReport) -> None:
 
 
 def _kept(home: Path, model: str) -> dict[str, Any]:
+    path = _path(home, model)
     try:
-        kept = json.loads(_path(home, model).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):  # a damaged note is none: the endpoint is asked again
+        kept = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
         return {}
-    return kept if isinstance(kept, dict) and {"entry", "sources", "changed"} <= kept.keys() else {}
+    except ValueError:
+        kept = None
+    if not isinstance(kept, dict) or not {"entry", "sources", "changed"} <= kept.keys():
+        # Without it nobody knows which answers are of the model that answers now.
+        raise StorageError(
+            f"what was noted of the endpoint of {model} is damaged",
+            where=path,
+            hint="delete the file if the endpoint serves the model that gave the stored answers, else delete those too",
+        )
+    return kept
 
 
 def _path(home: Path, model: str) -> Path:

@@ -212,13 +212,13 @@ class Tracking:
         if whole:
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
                 client.set_tag(whole[0], name, cell.tags[name])
-            return TrackedRun(str(whole[0]), False, digest_json(cell.numbers))
+            return TrackedRun(str(whole[0]), False, _digest(cell.numbers))
         tags = {CELL_TAG: cell.cell, FORM_TAG: _FORM, **cell.tags}
         run = client.create_run(experiment, run_name=cell.name, tags=tags).info.run_id
         model = None if cell.model is None else self._model(client, experiment, cell.model)
         self._log(client, run, cell, model)
         client.set_terminated(run, status="FINISHED")
-        return TrackedRun(str(run), True, digest_json(cell.numbers))
+        return TrackedRun(str(run), True, _digest(cell.numbers))
 
     def changed(self, runs: Mapping[str, str]) -> dict[str, str]:
         """Return the runs that are not as they were written, each with what is wrong with it.
@@ -236,8 +236,8 @@ class Tracking:
         from mlflow.exceptions import MlflowException
 
         gone = "is not there any more"
-        local = self._workspace.tracking_uri.startswith("sqlite:")
-        if not runs or (local and not (self._workspace.home / "mlflow.db").exists()):
+        file = self._workspace.tracking_file
+        if not runs or (file is not None and not file.exists()):
             return dict.fromkeys(runs, gone)  # a client would make a store
         wrong = {}
         with self._resting_on_error():
@@ -252,7 +252,7 @@ class Tracking:
                     continue
                 if kept.info.lifecycle_stage != "active":
                     wrong[run] = "was deleted"
-                elif kept.info.status != "FINISHED" or digest_json(kept.data.metrics) != numbers:
+                elif kept.info.status != "FINISHED" or _digest(kept.data.metrics) != numbers:
                     wrong[run] = "has other numbers than the lake"
         return wrong
 
@@ -301,6 +301,11 @@ class Tracking:
             metrics = metrics[room:]
         if cell.files:
             _log_files(client, run, cell.files)
+
+
+def _digest(numbers: Mapping[str, float]) -> str:
+    """Return the digest of a run's numbers; not every store keeps the sign of 0, and a person may log NaN."""
+    return digest_json({name: repr(value + 0.0) for name, value in numbers.items()})
 
 
 def _steps(curve: Sequence[float]) -> range:

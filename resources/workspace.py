@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -195,6 +196,17 @@ class Workspace:
     def tracking_uri(self) -> str:
         """Return the MLflow store: `MLFLOW_TRACKING_URI`, or SQLite under the home."""
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.home / 'mlflow.db'}"
+
+    @property
+    def tracking_place(self) -> str:
+        """Return the MLflow store as it may be printed, without user and password."""
+        return re.sub(r"//[^/@]*@", "//", self.tracking_uri)
+
+    @property
+    def tracking_file(self) -> Path | None:
+        """Return the file of an MLflow store that is SQLite."""
+        uri = self.tracking_uri
+        return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
     @property
     def tracking_store(self) -> str | None:

@@ -261,7 +261,7 @@ def _image_token(files: GeneratorFiles, model: Any, tokenizer: Any) -> int:
 
 
 class InstructBlipBackend(TransformersBackend):
-    """InstructBLIP with Vicuna inside: its Q-Former reads the prompt with the image.
+    """Reads the image once for all prompts, and the prompt with it by its Q-Former (InstructBLIP with Vicuna inside).
 
     Runs the vision tower once for all prompts of an image, and the Q-Former once for all seeds of a prompt.
 

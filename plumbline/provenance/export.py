@@ -354,6 +354,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _KINDS = {"checkpoint": "machine-learning-model", "answers": "machine-learning-model", "dataset": "data"}
 
 
+INTERPRETERS = ("CPython", "PyPy")
+
+
 def installed() -> dict[str, str]:
     """Return the distributions of this environment and Python itself, name -> version."""
     versions = {re.sub(r"[-_.]+", "-", each.name).lower(): each.version for each in distributions() if each.name}
@@ -368,18 +371,17 @@ def bill_of_materials(
     Parameters
     ----------
     software : mapping of str to str
-        From `installed`, when the audit ended; the interpreter comes first.
+        From `installed`, when the audit ended.
     materials : iterable of Material
         Those named `checkpoint/`, `answers/` and `dataset/` are listed, with their digests.
     audit_id, version, made_at : str
         Of the audit; `version` is Plumbline's own.
     """
-    (interpreter, of_interpreter), *libraries = software.items()
-    components: list[dict[str, Any]] = [
-        {"type": "platform", "bom-ref": interpreter, "name": interpreter, "version": of_interpreter}
-    ]
-    for name, release in libraries:
-        if name != "plumbline":
+    components: list[dict[str, Any]] = []
+    for name, release in software.items():
+        if name in INTERPRETERS:
+            components.append({"type": "platform", "bom-ref": name, "name": name, "version": release})
+        elif name != "plumbline":
             address = f"pkg:pypi/{name}@{release.replace('+', '%2B')}"
             components.append(
                 {"type": "library", "bom-ref": address, "name": name, "version": release, "purl": address}

@@ -198,8 +198,8 @@ def critical_values_elsewhere(
     varying = _few_decide(draws, few) if few else None
     if varying is None:
         few = ()
-    own = critical_values(draws, [level for level in levels if level not in few])
-    steady = iter(np.where(np.isnan(own), np.inf, own))
+    alone = critical_values(draws, [level for level in levels if level not in few])
+    steady = iter(np.where(np.isnan(alone), np.inf, alone))
     rows = [varying[few.index(level)] if varying is not None and level in few else next(steady) for level in levels]
     return np.stack([np.resize(row, tests) for row in rows])
 

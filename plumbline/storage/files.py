@@ -97,9 +97,9 @@ def sweep(root: UPath, *, now: float) -> int:
     """
     if root.protocol not in ("", "file"):
         return 0
-    left = [path for path in Path(str(root)).rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
+    files = [Path(folder, name) for folder, _, names in os.walk(str(root)) for name in names]
     swept = 0
-    for path in left:
+    for path in (each for each in files if _TEMPORARY.fullmatch(each.name)):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < now - _HOUR_S:
                 path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -92,11 +93,12 @@ def ensure(kind: str, base: Path) -> Path:
     if kind not in LAYOUTS:
         raise ConfigError("the planted world has no such dataset", found=kind, expected=", ".join(KINDS))
     final = base / f"{kind}-{world_version()}"
-    if not final.is_dir():
-        base.mkdir(parents=True, exist_ok=True)
-        for left in base.glob(f".{kind}-*"):  # by a process that was killed; another may be at it now
+    for left in base.glob(f".{kind}-*"):  # by a process that was killed; another may be at it now
+        with contextlib.suppress(FileNotFoundError):
             if left.stat().st_mtime < time.time() - _HOUR_S:
                 shutil.rmtree(left, ignore_errors=True)
+    if not final.is_dir():
+        base.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=base))
         try:
             # The two forms of one dataset share a seed.

@@ -329,6 +329,8 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
         else:
             known = told(f"{finding.value_text} {finding.interval_text} {finding.q_text}")
         known |= told(finding.short) | told(row["reason"] or "")
+        if lifted := find(row["reason_codes"], "biased_upwards"):  # in points
+            known |= told(number(100 * float(lifted.params["bias"])))
         assert told(without_names(finding.sentence, every_kind)) <= known, finding.sentence
         if finding.company:
             same = picked.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row[name])) for name in question))

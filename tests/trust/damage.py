@@ -110,12 +110,14 @@ def in_the_sources(ground: Ground, rng: random.Random, name: str, number: int) -
 
 
 def _unaccounted(home: Home) -> str:
-    """Return how many listed rows are neither accepted nor quarantined with a reason."""
-    lake = home.workspace.lake
-    without = sum(
-        lake.read_table("quarantine", partition=name)["code"].null_count() for name in home.workspace.audit.datasets
-    )
-    return f"{without} rows are quarantined without a reason" if without else ""
+    """Return which datasets have listed rows that are neither accepted nor quarantined."""
+    lake, lost = home.workspace.lake, []
+    for name in home.workspace.audit.datasets:
+        if (records := lake.committed("records", partition=name)) is not None:
+            parts = [lake.read_table(table, partition=name).height for table in ("records", "quarantine")]
+            listed = records.details["listed"]
+            lost += [f"{name}: {listed} listed, {sum(parts)} accepted or quarantined"] * (sum(parts) != listed)
+    return "; ".join(lost)
 
 
 # --- whatever a user may hand in

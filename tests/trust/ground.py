@@ -262,14 +262,15 @@ def litter(home: Home, reference: Home | None = None) -> str:
 def canary(home: Home) -> str:
     """Return the files beside and in a home that hold the key, whatever they are packed in; "" where none does."""
     held = []
-    for path in home.folder.rglob("*"):
+    folders = home.folder.parent.glob(f"{home.folder.name}*")  # a trial may make a second one to compare with
+    for path in (each for folder in folders for each in folder.rglob("*")):
         with contextlib.suppress(OSError):
-            if path.is_file() and home.workspace.home / "world" not in path.parents and _holds_key(path):
-                held.append(str(path.relative_to(home.folder)))
+            if path.is_file() and not {"world", "planted"} & set(path.parts) and holds_key(path):
+                held.append(str(path.relative_to(home.folder.parent)))
     return f"the key is in {', '.join(held[:5])}" if held else ""
 
 
-def _holds_key(path: Path) -> bool:
+def holds_key(path: Path) -> bool:
     data = path.read_bytes()
     if CANARY.encode() in data:
         return True
@@ -299,8 +300,9 @@ def _unpacked_holds_key(data: bytes) -> bool:
     """Look for the key in bytes, in what they are deflated from, and in what is base64 of something deflated."""
     if CANARY.encode() in data or CANARY.encode() in _inflated(data):
         return True
+    # Letters that base64 has may stand beside it: an incomplete group at the end is left out.
     return any(
-        CANARY.encode() in _inflated(base64.b64decode(part + b"=" * (-len(part) % 4)))
+        CANARY.encode() in _inflated(base64.b64decode(part[: len(part) // 4 * 4]))
         for part in re.findall(rb"[A-Za-z0-9+/]{200,}", data)
     )
 
@@ -320,13 +322,11 @@ class ProcessList(threading.Thread):
     ----------
     seen : list of str
         Arguments that held it.
-    looks : int
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.seen: list[str] = []
-        self.looks = 0
 
     def run(self) -> None:
         while True:
@@ -334,5 +334,4 @@ class ProcessList(threading.Thread):
                 with contextlib.suppress(OSError):
                     if CANARY.encode() in (arguments := path.read_bytes()):
                         self.seen.append(arguments.replace(b"\0", b" ").decode("utf-8", "replace"))
-            self.looks += 1
             time.sleep(0.5)

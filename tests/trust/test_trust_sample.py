@@ -1,15 +1,21 @@
 """Half a minute of `make trust`: every parser on some examples, and an audit that meets a fault at system calls."""
 
+import base64
 import itertools
 import random
+import sqlite3
+import zipfile
+import zlib
+from contextlib import closing
 
 import daemon
 import damage
 import interruptions
 import parsers
+import polars as pl
 import pytest
 from faults import FAIL_ONCE, Fault, Point, compiler
-from ground import Ground
+from ground import CANARY, Ground, holds_key
 from homes import SHARED, set_up_stores
 
 
@@ -85,3 +91,27 @@ def test_a_refused_call_is_met(ground):
     home = ground.copy("refused")
     code, output, fired = interruptions.with_fault(ground, home, fault, "audit", "--force", "metric_table")
     assert fired and code == 1 and "Input/output error" in output and "Traceback" not in output, output
+
+
+def packed_in(folder):
+    """Yield files that hold the key, each packed in another way."""
+    key = CANARY.encode()
+    pl.DataFrame({"of": [f"a key {CANARY}"] * 3}).write_parquet(folder / "table.parquet", compression="zstd")
+    yield folder / "table.parquet"
+    with closing(sqlite3.connect(folder / "store.db")) as store, store:
+        store.execute("CREATE TABLE runs (body BLOB)")
+        store.execute("INSERT INTO runs VALUES (?)", [zlib.compress(b"x" * 200 + key)])
+    yield folder / "store.db"
+    with zipfile.ZipFile(folder / "bundle.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("log.txt", b"y" * 200 + key)
+    yield folder / "bundle.zip"
+    page = random.Random(0).randbytes(600) + key
+    # Letters before it that are no whole group must not end the search.
+    (folder / "page.html").write_bytes(b"A" * 201 + b" <p>" + base64.b64encode(zlib.compress(page)) + b"</p>")
+    yield folder / "page.html"
+
+
+def test_a_key_is_found_whatever_it_is_packed_in(tmp_path):
+    assert [path.name for path in packed_in(tmp_path) if not holds_key(path)] == []
+    (tmp_path / "other.txt").write_text("no key")
+    assert not holds_key(tmp_path / "other.txt")
