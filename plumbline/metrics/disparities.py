@@ -301,9 +301,8 @@ def parity_difference(
     Returns
     -------
     Estimate or EstimateArray
-        One event, or (e,). In [0, 1], 1 is parity; an interval where it is asked for; `reason` says "below four fifths"
-        under 0.8, a rule for selections that people wish for: of a harmful event it is a screening value only. nan if
-        the event never happens: there is then nothing to share out.
+        One event, or (e,). In [0, 1], 0 is parity; an interval where it is asked for. Empty groups are left
+        out and named in `reason`; nan with fewer than two others.
 
     Examples
     --------

@@ -84,13 +84,19 @@ def _add_power_reasons(table: pl.DataFrame, *, significance: float) -> pl.DataFr
     return add_reasons(table, {row: reason(code) for code, of_code in places.items() for row in of_code})
 
 
+def is_inverted(metric: str) -> bool:
+    """Return whether a metric is largest where there is no difference, as an impact ratio is."""
+    traits = _traits().get(metric)
+    return traits is not None and _null(traits) == traits.bounds[1]
+
+
 def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.Expr:
     """Return the column `smallest_detectable` of rows that need these p-values; null where it is not computed."""
     at_levels = np.stack([_floats(table[name]) for name in COLUMNS], axis=-1)
     linear = table.select(_errs_to_both_sides()).to_series().to_numpy()
     sides = table.select(pl.when(_one_sided()).then(2.0).otherwise(1.0)).to_series().to_numpy()
     nulls = {name: _null(each) for name, each in _traits().items()}
-    inverted = table["metric"].is_in([name for name, each in _traits().items() if _null(each) == each.bounds[1]])
+    inverted = table["metric"].is_in([name for name in _traits() if is_inverted(name)])
     null = np.nan_to_num(_floats(table["metric"].replace_strict(nulls, default=0.0, return_dtype=pl.Float64)))
     smallest = np.select(
         [linear, inverted.to_numpy()],

@@ -120,6 +120,8 @@ def audit_in_memory(
     done = _Done()
     for model in audit.used_encoders if data else ():
         datasets = [dataset for dataset, of in audit.cells if of == model and dataset in data]
+        if not datasets:
+            continue
         try:
             encoder, files = _encoder(audit, model, home=home, start=start)
         except PlumblineError as error:
@@ -282,7 +284,7 @@ def _audit_encoder(
         done.suites |= {suite.hash: suite for suite in cell_suites}
         done.frames.append(_audited(audit, dataset, model, one, encoder, cell_suites, settings, cache, progress))
     shared = Capability.EMBED_IMAGES in FAMILIES[encoder.family].offers
-    if shared and any(name in done.asked for name in ((dataset, model) for dataset in data)):
+    if shared and any((dataset, model) in done.asked for dataset in data):
         texts = list(texts_of(load_suite(name) for name in TEXT_SPACE_SUITES))
         embedded = dict(zip(texts, embed_texts(encoder, texts, cache).array))
         done.frames.append(text_space_frames(model, embedded, settings, checkpoint=encoder.weights_sha256))

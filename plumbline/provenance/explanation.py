@@ -19,7 +19,7 @@ from plumbline.catalog.suites import Candidate, Suite
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, ImageRejected
 from plumbline.images.decoding import decode, read_image_file
-from plumbline.metrics.evidence import state
+from plumbline.metrics.evidence import is_inverted, state
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
 from plumbline.report.numbers import interval, number, p_value
@@ -217,11 +217,15 @@ def estimate_text(row: Any) -> str:
     parts += [f"n = {row['n']:,}"] if row["n"] is not None else []
     parts += [row["reason"]] if row["reason"] else []
     estimate = f"{number(row['value'])} ({'; '.join(parts)})"
-    if state(row) == "evidence" or state(row) is None:
+    evidence = state(row)
+    if evidence in ("evidence", None):
         return estimate
+    if evidence == "evidence_of_none":
+        return f"{estimate}; evidence of no difference beyond the margin."
     least = row["smallest_detectable"]
     known = least is not None and math.isfinite(least)
-    power = f" Detectable with 80% power: {number(least)} or more." if known else ""
+    beyond = "less" if is_inverted(row["metric"]) else "more"
+    power = f" Detectable with 80% power: {number(least)} or {beyond}." if known else ""
     return f"{estimate}; no evidence of a difference.{power}"
 
 

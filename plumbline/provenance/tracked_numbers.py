@@ -102,7 +102,7 @@ def headlines_of_answers(frame: pl.DataFrame, *, first_scorer: str | None) -> di
         # What each group got is in the tables: hundreds of charts hold a browser for minutes.
         pl.col("group").is_null(),
     )
-    parts = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
+    parts = ("metric", "dataset", "attribute", "prompt", "scorer", "event", "statistic")
     return {
         tracked_name("/".join(str(row[part]) for part in parts if row[part])): row["value"]
         for row in rows.iter_rows(named=True)

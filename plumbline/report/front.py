@@ -533,7 +533,8 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         lines.append(f"Without numbers: {_counted(len(inputs.absent), 'pair')} of a model and a dataset.")
     if inputs.in_memory and inputs.not_tried:
         parts = _counted(len(inputs.not_tried), "part")
-        lines.append(f"Audited in memory: {parts} of what was asked need the pipeline; What is absent lists them.")
+        need = "needs" if len(inputs.not_tried) == 1 else "need"
+        lines.append(f"In memory: {parts} of what was asked {need} the pipeline, see What is absent or undefined.")
     return tuple(lines)
 
 

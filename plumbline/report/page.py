@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
+from plumbline.catalog.schema import IDENTIFYING
+from plumbline.metrics.evidence import states
 from plumbline.report.numbers import count
 from plumbline.report.visible import visible
 
@@ -24,14 +31,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from plumbline.report.charts.chart import Chart
-import json
-from dataclasses import dataclass
-
-import numpy as np
-import polars as pl
-
-from plumbline.catalog.schema import IDENTIFYING
-from plumbline.metrics.evidence import states
 
 MOST_ROWS = 150_000
 """Rows of the metric table that a page holds: about 2 MB. Of a larger table, rows are left out."""

@@ -624,8 +624,8 @@ def group_rows(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFram
     groups = question.groups
     if groups is None:
         return table.clear()
-    shared = ("model", "dataset", "attribute", "suite", "prompt", *groups.shared)
-    conditions = {name: row[name] for name in shared} | dict(groups.fixed)
+    shared = ("model", "dataset", "attribute", "suite", "prompt", "instruction", "occupation", *groups.shared)
+    conditions = {name: row.get(name) for name in shared} | dict(groups.fixed)
     return where(table, metric=groups.metric, definition=groups.definition, **conditions)
 
 

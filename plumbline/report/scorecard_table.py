@@ -184,7 +184,7 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
     sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
     sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
-    if least := detectable(row):
+    if row["state"] != "evidence" and (least := detectable(row)):
         sentences.append(f"Detectable with 80% power: {least}")
     return " ".join(sentences) + _although({**row, "metric": question_of(row["question"]).metric})
 

@@ -187,7 +187,11 @@ def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[st
     """Return what the scorecard says of a model: a sentence a cell with evidence, and which cells have none."""
     cells = where(card, model=model).to_dicts()
     lines = [f"On {cell['dataset']} it {in_words(cell, reading)}." for cell in cells if cell["state"] == "evidence"]
-    for state, what in (("none", "No evidence of a difference"), ("too_weak", "Too few images to tell")):
+    for state, what in (
+        ("none", "No evidence of a difference"),
+        ("evidence_of_none", "Evidence of none beyond the margin"),
+        ("too_weak", "Too few images to tell"),
+    ):
         titles = [cell["title"] for cell in cells if cell["state"] == state]
         lines += [f"{what}: {'; '.join(titles)}."] if titles else []
     return lines
@@ -243,9 +247,11 @@ class Sentences:
             return finding
         row = {} if sources is None else sources.selected
         if sources is None or finding.tone not in (*DIFFERENCES, "none") or row.get("metric") not in SAYS:
-            return replace(finding, sentence=in_short(finding, row) + caveats(row, finding.tone))
+            ordinary = {} if sources is None else sources.ordinary
+            said = in_short(finding, row, ordinary, self.reading)
+            return replace(finding, sentence=said + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
-        beside = _lifted(cell) + caveats(row, finding.tone)
+        beside = _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
         if finding.tone == "none":
             least = detectable(cell)
             power = f" Detectable with 80% power: {least}" if least else ""
@@ -269,7 +275,7 @@ _FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
 _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 
 
-def caveats(row: Row, tone: str) -> str:
+def caveats(row: Row, tone: str, ordinary: Row) -> str:
     """Return what a claim, or that there is no evidence, must not be read without, as sentences; or nothing.
 
     That it comes from few sets; of no evidence why nothing would have been found, and that a margin is excluded; of a
@@ -286,10 +292,10 @@ def caveats(row: Row, tone: str) -> str:
             text += f" Evidence of none beyond the margin of the audit file ({p_value(excluded, 'q')})."
         return text
     none = value_without_difference(row.get("metric") or "") or 0.0
-    if or_nan(row["ci_low"]) <= none <= or_nan(row["ci_high"]):
-        text += (
-            " The evidence is q: the interval is wider, since the strongest was selected, and reaches no difference."
-        )
+    if or_nan(ordinary["ci_low"]) <= none <= or_nan(ordinary["ci_high"]):
+        text += " The evidence is q, of a permutation test, although the interval holds no difference."
+    elif or_nan(row["ci_low"]) <= none <= or_nan(row["ci_high"]):
+        text += " The evidence is q; the interval holds no difference only as it is widened for the selection."
     return text
 
 
@@ -312,14 +318,15 @@ def _company(finding: Finding) -> str:
     return f" {evident} of the {models} models asked on {finding.dataset} {shows} evidence of it."
 
 
-def in_short(finding: Finding, row: Row) -> str:
+def in_short(finding: Finding, row: Row, ordinary: Row, reading: Reading) -> str:
     """Say a finding by its title, value and interval; of what is undefined why it is."""
     on = f"On {finding.dataset}, " if finding.dataset else ""
     if finding.tone == "undefined":
         return f"{on}{finding.model}: {finding.short}; {row.get('reason') or 'no reason was recorded'}."
-    sure = "; ".join(
-        [finding.interval_text or "no interval", *([f"q {finding.q_text}"] if finding.q_text != "–" else [])]
-    )
+    adjusted = "selection-adjusted " if row and _ends(row) != _ends(ordinary) else ""
+    ends = f"{adjusted}{confidence(reading.confidence)} CI {finding.interval_text}"
+    sure = ends if finding.interval_text not in ("", "–", "no interval") else "no interval"
+    sure += f"; q {finding.q_text}" if finding.q_text != "–" else ""
     return f"{on}{finding.model}: {finding.short}, {finding.value_text} ({sure})."
 
 

@@ -271,3 +271,10 @@ def test_p_of_equal_orders_is_that_of_one_order_among_all():
     for checkpoints in (5, 12):
         same = np.arange(checkpoints)
         assert rank_agreement(same, same).p == pytest.approx(1 / math.factorial(checkpoints))
+
+
+def test_opposite_and_tied_orders_have_a_p_too():
+    ranks = np.arange(12.0)
+    assert rank_agreement(ranks, -ranks).p == 1
+    tied = np.repeat([0.0, 1.0], 6)
+    assert rank_agreement(tied, tied).p == pytest.approx(math.factorial(6) ** 2 / math.factorial(12))

@@ -271,4 +271,4 @@ def test_what_chance_adds_stands_beside_the_estimate():
 def test_an_interval_that_the_picking_widened_to_no_difference_is_explained():
     weak = [answer(f"m{i:02}", value=0.01, low=0.0, high=0.4, **UNSURE) for i in range(60)]
     (told,) = sentences(answer("theirs", value=0.5, low=0.1, high=1.2, p=1e-6, q=1e-6), *weak)
-    assert "selection-adjusted 0–" in told and "The evidence is q: the interval is wider" in told
+    assert "selection-adjusted 0–" in told and "only as it is widened for the selection" in told

@@ -59,7 +59,7 @@ def _harm(row: Row, reading: Reading) -> Finding:
         reading,
         tone="harm" if defined(row["value"]) else "undefined",
         topic=("harm", row["dataset"], row["suite"], row["event"]),
-        short=f"Share of images given {event_title(row['event'])}",
+        short=f"Share of images given {event_title(row['event'])}" + ("" if defined(row["value"]) else ": undefined"),
         share=True,
         strength=or_nan(row["value"]),
     )

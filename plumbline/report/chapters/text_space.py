@@ -185,7 +185,8 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
     share = f"{len(apart)} of {len(known)}"
     of = f"{least['group']} {least['attribute']}"
     sentence = (
-        f"{model}: its text space holds words closer to their own pole than to the other in {share} traits and poles; "
+        f"{model}: evidence in {share} traits and poles that its text space holds words closer to their own pole than "
+        f"to the other; "
         f"the smallest gap of mean cosines is {estimate(least)}, of {of}."
     )
     short = f"positive and negative words apart in {share} poles"
