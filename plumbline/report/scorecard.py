@@ -520,7 +520,7 @@ def detectable(cell: Mapping[str, Any]) -> str:
         return ""
     lifted = defined(cell["value"]) and abs(cell["value"]) >= least
     # A largest less a smallest value is above 0 by chance alone.
-    why = "; what is observed may be larger by chance" if lifted else ""
+    why = "; by chance alone a largest less a smallest value is positive" if lifted else ""
     return f"{value_text({**cell, 'value': least})} or more{why}."
 
 
@@ -598,7 +598,9 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
     values, gap = ends["value"].to_list(), row["value"]
     is_gap = len(values) == 2 and math.isclose(abs(values[0] - values[1]), gap, rel_tol=1e-6)
     agreed = agreeing_decimals(min(values), max(values), gap, share=groups.written is percent) if is_gap else None
-    more = {} if agreed is None or groups.written is money else {"decimals": agreed}
+    # More than one decimal of a percentage is no help to a reader.
+    none = agreed is None or groups.written is money or (groups.written is percent and agreed > 1)
+    more = {} if none else {"decimals": agreed}
     return over + ", ".join(
         groups.says.format(value=groups.written(value, **more), group=name) for value, name in zip(values, names)
     )

@@ -130,7 +130,7 @@ def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
 
 def test_a_value_above_what_is_detectable_is_explained():
     found = {"state": "none", "unit": "points", "value": 0.05, "smallest_detectable": 0.04}
-    assert detectable(found) == "4.0 points or more; what is observed may be larger by chance."
+    assert detectable(found) == "4.0 points or more; by chance alone a largest less a smallest value is positive."
     assert detectable(found | {"value": 0.03}) == "4.0 points or more."
     assert detectable(found | {"smallest_detectable": math.nan}) == ""
 

@@ -214,9 +214,10 @@ def groups_of(what: str, row: Row, question: Question, table: pl.DataFrame, read
         blank = {name: pl.lit(None, pl.Float64) for name in ("ci_low", "ci_high", "p", "q")}
         known = first.join(each, on="group").with_columns(**blank).sort("value", descending=True)
         of = f"{max(known['parts'].to_list())} {'words' if known['probe'][0] else 'classes'}"
-        foot.append(f"dot: mean over {of}; band: from the lowest to the highest of them")
+        foot.append(f"dot: mean over {of}; band: from the lowest to the highest of them, no interval")
     elif known["ci_low"].is_finite().any():
-        foot.append(f"line: {confidence(reading.confidence)} interval of a group")
+        adjusted = "selection-adjusted " if reading.selection is not None and row["group"] is not None else ""
+        foot.append(f"line: {adjusted}{confidence(reading.confidence)} interval of a group")
     if known.height > MOST_GROUPS:
         half = MOST_GROUPS // 2
         foot.append(f"{MOST_GROUPS} of {known.height} groups: the {half} highest and the {half} lowest")
