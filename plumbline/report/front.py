@@ -468,36 +468,44 @@ def _tried(inputs: ReportInputs) -> list[list[Tried]]:
 
 
 def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> list[str]:
-    """Say which encoder shows bias in the smallest share of the questions, of those asked as many as any."""
-    tested = {model: _tested(where(card, model=model)) for model in asked_models(card, "encoder")}
-    most = max((len(cells) for cells in tested.values()), default=0)
-    evident = {
-        model: [cell for cell in cells if cell["state"] == "evidence"]
-        for model, cells in tested.items()
-        if most and 2 * len(cells) >= most
-    }
-    if len(evident) < 2:
-        return []
-    order = sorted(evident, key=lambda model: (len(evident[model]) / len(tested[model]), len(evident[model])))
-    if len(evident[order[0]]) == max(map(len, evident.values())):
-        return []
-    best, *others = order
+    """Say which encoder shows bias in the fewest of the questions that all were asked, and which has the smallest gap.
 
-    def told(model: str) -> str:
-        still = f": {topics(evident[model])}" if 0 < len(evident[model]) <= MOST_NAMED else ""
-        accuracy = where(card, model=model, question="accuracy").to_dicts()
-        right = f", accuracy {value_text(accuracy[0])}" if accuracy and defined(accuracy[0]["value"]) else ""
-        return f"({len(evident[model])} of {len(tested[model])}{still}){right}"
+    Encoders that were asked less than half as much as others are left out: they share too few questions.
+    """
+    tested = {model: _tested(where(card, model=model)) for model in asked_models(card, "encoder")}
+    most = max(map(len, tested.values()), default=0)
+    tested = {model: cells for model, cells in tested.items() if most and 2 * len(cells) >= most}
+    if len(tested) < 2:
+        return []
+    asked = set.intersection(*({cell["question"] for cell in cells} for cells in tested.values()))
+    common = {model: [cell for cell in cells if cell["question"] in asked] for model, cells in tested.items()}
+    evident = {model: [cell for cell in cells if cell["state"] == "evidence"] for model, cells in common.items()}
+    order = sorted(evident, key=lambda model: len(evident[model]))
+    if not asked or len(evident[order[0]]) == len(evident[order[-1]]):
+        return []
+
+    def told(models: Sequence[str]) -> str:
+        alone, still = len(models) == 1, evident[models[0]]
+        which = f": {topics(still)}" if alone and 0 < len(still) <= MOST_NAMED else ""
+        accuracies = where(card, question="accuracy", model=models[0]).to_dicts() if alone else []
+        right = [f", accuracy {value_text(cell)}" for cell in accuracies if defined(cell["value"])]
+        return f"{listed(models)} ({len(still)}{' each' * (not alone)}{which}){''.join(right)}"
 
     # A control is a reference, which nobody would deploy.
-    named = [best, others[0]] if _is_control(best, inputs) else [best]
-    text = f"Prefer {best}: evidence of bias in the fewest questions {told(best)}."
-    if len(named) > 1:
-        text = (
-            f"Evidence of bias in the fewest questions: the control of the planted world, {best} {told(best)}; of the "
-            f"others {others[0]} {told(others[0])}."
-        )
-    beyond = [model for model in named if _beyond(model, evident[model], ranked)]
+    control = order[:1] if _is_control(order[0], inputs) else []
+    others = [model for model in order if model not in control]
+    best = [model for model in others if len(evident[model]) == len(evident[others[0]])]
+    reference = f"{order[0]} ({len(evident[order[0]])}), the control, which is a reference; then " if control else ""
+    text = (
+        f"Fewest questions with evidence of bias, of the {len(asked)} that {len(tested)} encoders share: "
+        f"{reference}{told(best)}."
+    )
+    first = common[order[0]][0]["question"]
+    gaps = {model: cell for model in others for cell in common[model] if cell["question"] == first}
+    least = min(gaps, key=lambda model: abs(gaps[model]["value"]))
+    if least not in best:
+        text += f" Smallest gap in {topics([gaps[least]])}: {least}, {value_text(gaps[least])}."
+    beyond = [model for model in best if _beyond(model, tested[model], ranked)]
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
     return [text + (more if beyond else "")]
