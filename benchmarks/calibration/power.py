@@ -6,7 +6,9 @@ that, and the test of each says whether it is found.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from scipy import stats
 
 from benchmarks.calibration.blocks import Block, Cell, Drawn
 from plumbline.metrics.disparities import PARITY, RANGE_STATISTICS, SKEW_STATISTICS, Statistic
+from plumbline.metrics.equal_opportunity import ClassStratifiedOutcomes, gap_rows
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import RankedGroups
@@ -21,8 +24,9 @@ from plumbline.metrics.rankings.skew_at_k import sample_top, skew_estimates
 from plumbline.metrics.robustness.directional_bias import gap_of_codes
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.cluster_permutation import ClusterPermutation
+from plumbline.statistics.groups import Groups
 from plumbline.statistics.permutation import permute_tables, upper_p_values
-from plumbline.statistics.power import LEAST_EVENTS, LEVELS, detectable_value
+from plumbline.statistics.power import COLUMNS, LEAST_EVENTS, LEVELS, detectable_value
 
 MEAN_SKEW, MAX_SKEW, _ = SKEW_STATISTICS
 IMPACT_RATIO = RANGE_STATISTICS[1]
@@ -172,6 +176,100 @@ def mean_scores(seed: int, *, level: int) -> dict[str, Drawn]:
     return {"gap of mean scores": _found(_mean_gap([seed, 22], _told_mean(level)).p, level)}
 
 
+# --- The same where images come in sets, and one group is in half of the sets mostly, in which everything is higher.
+
+IN_SETS, HIGHER, OFTEN = 60, 0.15, 5
+
+
+@cache
+def _in_sets(images: int) -> tuple[NDArray[np.int64], ...]:
+    """Return group, set and whether the set is a higher one, of images.
+
+    The last group is in all of the higher sets, and in every fifth of the others.
+    """
+    places = [
+        (group, of_set, int(of_set < IN_SETS // 2))
+        for of_set in range(IN_SETS)
+        for group in range(RACES)
+        if group < RACES - 1 or of_set < IN_SETS // 2 or of_set % OFTEN == 0
+    ]
+    return tuple(np.repeat(np.array(places).T, images, axis=1))
+
+
+def _shift_for(told: float, kind: str, level: NDArray[np.float64]) -> float:
+    """Return by how much the mean of the last group is moved where the gap between groups is what is told."""
+    group, _, higher = _in_sets(1)
+    means = np.array([level[higher[group == each]].mean() for each in range(RACES)])
+    low, high = 0.0, float(np.ptp(level)) + 6
+    for _ in range(40):
+        means_with = means + (apart := (low + high) / 2) * (np.arange(RACES) == RACES - 1)
+        gap = means_with.max() / means_with.min() if kind == "ratio" else np.ptp(means_with)
+        low, high = (apart, high) if gap < told else (low, apart)
+    return (low + high) / 2
+
+
+SCORES = np.array([10.0, 12.0])
+"""Mean scores of sets, lower ones and higher ones."""
+
+
+def _gap_in_sets(seed: object, apart: float, kind: str) -> object:
+    rng = np.random.default_rng(seed)
+    group, of_set, higher = _in_sets(1)
+    values = SCORES[higher] + rng.standard_normal(IN_SETS)[of_set] + rng.standard_normal(len(group))
+    values += apart * (group == RACES - 1)
+    return group_gap(values, group, of_set, n_groups=RACES, resamples=20, permutations=2_500, rng=rng, kind=kind)
+
+
+@cache
+def _apart_in_sets(kind: str, level: int) -> float:
+    told = np.mean([_gap_in_sets([seed, 61], 0.0, kind).detectable[level] for seed in range(AUDITS)])
+    return _shift_for(float(told), kind, SCORES)
+
+
+def scores_in_sets(seed: int, *, kind: str, level: int) -> dict[str, Drawn]:
+    """Draw scores of images in sets, of which one group's are higher."""
+    return {
+        f"gap of mean scores in sets, {kind}": _found(
+            _gap_in_sets([seed, 62], _apart_in_sets(kind, level), kind).p, level
+        )
+    }
+
+
+OF_SET, OF_CLASS = 8, "by_class a"
+OF_GAPS = MetricSettings(resamples=100, permutations=2_500)
+
+
+def _recognition(seed: int, use: int, apart: float) -> dict[str, Mapping[str, Any]]:
+    """Draw which images of two classes are recognised; return the rows of the gaps by definition and class."""
+    rng, (group, of_set, higher) = np.random.default_rng([seed, use]), _in_sets(OF_SET)
+    spread, blocks = (1 - LIKENESS) / LIKENESS, len(group) // OF_SET
+    codes, correct = [], []
+    for of_class in range(2):
+        rates = 0.5 + HIGHER * (2 * higher - 1) + apart * (group == RACES - 1)
+        rate = np.repeat(rng.beta(*(each[::OF_SET] * spread for each in (rates, 1 - rates)), blocks), OF_SET)
+        codes.append(of_class * RACES + group)
+        correct.append(rng.random(len(group)) < rate)
+    names = tuple(f"{of_class}, {race}" for of_class in "ab" for race in range(RACES))
+    groups = Groups("race", names, np.concatenate(codes))
+    wrong = 1 - np.concatenate(correct).astype(np.int64)
+    outcomes = ClassStratifiedOutcomes(groups, wrong, np.array([[1, 0]]), np.tile(of_set, 2), 2)
+    named = {"model": f"{seed} {use}", "dataset": "drawn", "suite": "classes", "attribute": "race"}
+    rows = gap_rows(named, ("a", "b"), outcomes, OF_GAPS)
+    return {f"{row['definition']} {row.get('event', '')}".strip(): row for row in rows}
+
+
+@cache
+def _recognition_apart(name: str, level: int) -> float:
+    told = [_recognition(seed, 71, 0.0)[name][COLUMNS[level]] for seed in range(AUDITS)]
+    return _shift_for(float(np.nanmean(told)), "difference", 0.5 + HIGHER * np.array([-1.0, 1.0]))
+
+
+def recognition(seed: int, *, name: str, level: int) -> dict[str, Drawn]:
+    """Draw recognition of two classes in which one group is better recognised."""
+    row = _recognition(seed, 72, _recognition_apart(name, level))[name]
+    return {f"equal_opportunity_gap in sets, {name}": _found(row["p"], level)}
+
+
 SIZES = (200, 150, 100, 80, 80, 60, 40)
 
 
@@ -257,6 +355,12 @@ def _cells() -> tuple[Cell, ...]:
     for level, p in enumerate(LEVELS[:2]):
         cells.append(Cell(f"{PEOPLE} people, {IMAGES} images a race, p {p:g}", partial(people, level=level)))
         cells.append(Cell(f"mean scores of {SETS} sets a group, p {p:g}", partial(mean_scores, level=level)))
+        for kind in ("difference", "ratio"):
+            draw = partial(scores_in_sets, kind=kind, level=level)
+            cells.append(Cell(f"mean scores, a group in other sets, {kind}, p {p:g}", draw))
+        for name in ("mean_over_classes", "max_over_classes", OF_CLASS):
+            draw = partial(recognition, name=name, level=level)
+            cells.append(Cell(f"recognition, a group in other sets, {name}, p {p:g}", draw))
         for desired, group in (("equal", 0), ("ranked", 1)):
             of_ranking = {"desired": desired, "group": group, "level": level}
             name = f"ranking of {sum(RANKED)}, {desired}, p {p:g}"

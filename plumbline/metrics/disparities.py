@@ -439,8 +439,9 @@ class Resamples:
     jackknife : callable
     clusters : int or None
         How many clusters were resampled; None: single images.
-    mixing : (g, g) float or None
-        Which groups' images a group has after a permutation, see `strata_mixing`; None: as many as there are of each.
+    mixing : (g, g) or (e, g, g) float or None
+        Which groups' images a group has after a permutation, see `strata_mixing`, or has by event; None: as many as
+        there are of each.
     errors, of_permuted : dict
         The errors of levels, and the values of permuted tables, that were asked for.
     """
@@ -754,7 +755,7 @@ def detectable_columns(
     apart = int(np.searchsorted(seen, among[np.argmin(sizes[among])]))
     if len(seen) < len(sizes):
         counts, totals = counts[..., seen], totals[..., seen]
-        mixing = None if mixing is None else mixing[np.ix_(seen, seen)]
+        mixing = None if mixing is None else mixing[..., seen[:, None], seen]
     of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "clusters": clusters, "null": null}
     of_test["mixing"] = mixing
     detectable = detectable_value(counts, totals, statistic, apart=apart, **of_test)  # type: ignore[arg-type]

@@ -202,8 +202,11 @@ class ClassStratifiedOutcomes(ImageOutcomes):
         return np.concatenate([tables[:fewest] for tables in shuffled], axis=1)
 
     @property
-    def mixing(self) -> None:
-        """Return None: labels are shuffled within each class, which is an event of its own."""
+    def mixing(self) -> NDArray[np.float64] | None:
+        """Return the (class, g, g) shares, see `ImageOutcomes.mixing`; each class is an event of its own."""
+        n_groups = self.n_groups // self.classes
+        each = [permutation.mixing(n_groups) for permutation in self.permutations_by_class]
+        return np.stack(each) if each else None
 
     @cached_property
     def permutations_by_class(self) -> tuple[ClusterPermutation, ...]:
@@ -284,6 +287,13 @@ def _attribute_rows(
     """Give the rates of every class and group, then the gap as mean and as largest over the classes, and of each."""
     for (label, group), rate in zip(product(classes, groups), group_proportions(outcomes, settings)):
         yield common | {"metric": "true_positive_rate", "event": label, "group": group} | rate.columns()
+    yield from gap_rows(common, classes, outcomes, settings)
+
+
+def gap_rows(
+    common: Row, classes: tuple[str, ...], outcomes: ClassStratifiedOutcomes, settings: MetricSettings
+) -> Iterator[Row]:
+    """Give the gap as mean and as largest over the classes, and that of each class."""
     named = ("model", "dataset", "suite", "attribute")
     names = [*(str(common[key]) for key in named), "equal_opportunity_gap"]
     draws = outcomes.draws(names, settings).mapped(outcomes.split)
@@ -321,7 +331,11 @@ def _attribute_rows(
         row = common | {"metric": "equal_opportunity_gap"} | estimate.columns(*reasons)
         of_test = correct[:, chosen], totals[:, chosen], gap, sizes.sum(axis=0), settings
         row |= detectable_columns(
-            *of_test, least_p=least_p, clusters=draws.clusters, null=draws.chance(disparity.value)
+            *of_test,
+            least_p=least_p,
+            clusters=draws.clusters,
+            null=draws.chance(disparity.value),
+            mixing=None if draws.mixing is None else draws.mixing[chosen],
         )
         yield row | {"n": int(sizes.sum())} | columns
 

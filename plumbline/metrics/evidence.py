@@ -51,7 +51,8 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     """Fill `smallest_detectable`, at the p with which the correction would have rejected each row within its family.
 
     Estimates that can err to both sides of the null get their columns by level here, from the standard error that
-    their interval implies: the distance from the null that is found; nan where too few sets make any p small enough.
+    their interval implies: the distance from the null that is found; nan where too few sets make any p small enough,
+    or where a row says so of a level.
     `reason` says where nothing is told.
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
@@ -59,7 +60,7 @@ def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0
     sides = pl.when(_one_sided()).then(2.0).otherwise(1.0)
     too_few = pl.col("reason_codes").str.contains("few_relabellings", literal=True).fill_null(value=False)
     filled = table.with_columns(
-        pl.when(of_error & too_few)
+        pl.when(of_error & (too_few | pl.col(name).is_nan()))
         .then(float("nan"))
         .when(of_error)
         .then(error * (sides * level).map_batches(_effect_sizes, return_dtype=pl.Float64))
@@ -98,9 +99,12 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
     nulls = {name: _null(each) for name, each in _traits().items()}
     inverted = table["metric"].is_in([name for name in _traits() if is_inverted(name)])
     null = np.nan_to_num(_floats(table["metric"].replace_strict(nulls, default=0.0, return_dtype=pl.Float64)))
+    # A level at which nothing is found is one that p cannot reach, and no stricter one either.
+    reached = ~(np.isnan(at_levels) & (needed[:, None] <= np.array(LEVELS))).any(axis=-1)
     smallest = np.select(
-        [linear, inverted.to_numpy()],
+        [linear & ~reached, linear, inverted.to_numpy()],
         [
+            np.full(table.height, np.nan),
             at_levels[:, 0] * effect_size(sides * needed) / effect_size(sides * LEVELS[0]),
             value_at(needed, at_levels, parity=1.0),
         ],

@@ -230,6 +230,7 @@ def _gap_rows(
         apart=int(sizes[seen].argmin()),
         units=draws.clusters or int(sizes[seen].min()),
         least_p=draws.least_p,
+        mixing=None if draws.mixing is None else draws.mixing[np.ix_(seen, seen)],
     )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
     yield common | replace(estimate, detectable=detectable).columns(*reasons) | columns

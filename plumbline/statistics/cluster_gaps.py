@@ -94,6 +94,7 @@ def group_gap(
         units=int(series.n[present][apart]),
         parity=parity,
         least_p=permutation.least_gap_p,
+        mixing=permutation.mixing(n_groups)[np.ix_(present, present)],
     )
     return of_clusters(replace(gap, value=value, p=p, reason=reasons, detectable=detectable), n)
 

@@ -86,9 +86,10 @@ def detectable_value(
         Clusters whose blocks are dealt out: a difference between groups then widens what the test compares with.
     null : (r,) float, optional
         The statistic of `counts`, where it is known.
-    mixing : (g, g) float, optional
+    mixing : (g, g) or (e, g, g) float, optional
         Which share of the images of a group comes from which group, where labels are permuted within strata, see
-        `strata_mixing`. A group that is apart raises the rates of its strata, and thereby what the test compares with.
+        `strata_mixing`; of each event, where labels are permuted by event. A group that is apart raises the rates of
+        its strata, and thereby what the test compares with.
 
     Returns
     -------
@@ -103,7 +104,8 @@ def detectable_value(
     if not varies.any():
         return Detectable()
     alike = _rates_alike(counts, sizes, pooled)
-    absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[:, apart], size.shape)
+    absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[..., apart], size.shape)
+    absorbed = np.nan_to_num(absorbed, nan=1.0)  # an event without the group
     varies &= absorbed[:, apart] < 1
     kept = np.where(varies, 1 - absorbed[:, apart], 1.0)
     error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / kept
@@ -159,6 +161,7 @@ def detectable_gap(
     units: int,
     parity: float = 0.0,
     least_p: float = 0.0,
+    mixing: NDArray[np.float64] | None = None,
 ) -> Detectable:
     """Return the smallest value that a permutation test of group means finds where the mean of one group is higher.
 
@@ -174,18 +177,30 @@ def detectable_gap(
         Images or clusters of this group.
     parity, least_p : float
         As in `detectable_value`; a parity of 1 is here that of a ratio of the larger to the smaller.
+    mixing : (g, g) float, optional
+        As in `detectable_value`; without it every group has the same share of each.
     """
-    centre = means.mean(axis=0)
-    step = np.zeros(len(centre))
-    step[apart] = means[:, apart].std() / np.sqrt(1 - 1 / len(centre))
-    shifts = _SHIFTS[:, None] * step
-    simulated = statistic((means[:_DRAWS] + shifts[:, None]).reshape(-1, len(centre))).reshape(len(shifts), -1)
-    values = statistic(np.full(len(centre), centre.mean()) + shifts)
-    wider = _widened(_SHIFTS, groups=len(centre), units=units)
+    g = means.shape[1]
+    absorbed = np.full(g, 1 / g) if mixing is None else mixing[:, apart]
+    if not absorbed[apart] < 1:
+        return Detectable()
+    kept = np.sqrt(1 - absorbed[apart])
+    # In standard errors of the mean of the group; permuted means spread less.
+    shifts = _SHIFTS / kept
+    by = shifts[:, None] * means[:, apart].std() / kept * ((np.arange(g) == apart) - absorbed)
+    simulated = statistic((means[:_DRAWS] + by[:, None]).reshape(-1, g)).reshape(len(by), -1)
+    values = statistic(_means_alike(means) + by)
+    wider = _widened(shifts, groups=g, units=units)
     detectable = detectable_of(
         statistic(means) - parity, simulated - parity, values - parity, least_p=least_p, wider=wider
     )
     return Detectable(*(value + parity for value in detectable))
+
+
+def _means_alike(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the (g,) means of groups that do not differ within any stratum, see `_rates_alike`."""
+    centre, error = means.mean(axis=0), means.std(axis=0) / np.sqrt(len(means))
+    return np.asarray(np.where(np.abs(centre - centre.mean()) > 6 * error, centre, centre.mean()))
 
 
 def detectable_by_f(information: float, *, groups: int, df: float) -> Detectable:
@@ -237,7 +252,7 @@ def detectable_of(
     parity, least_p : float
         As in `detectable_value`.
     wider : (s,) float
-        By which factor the test requires more at each shift than without one.
+        By which factor the critical value lies further from the true value without a shift, the first of `values`.
     """
     sign = 1.0 if parity == 0 else -1.0
     null, simulated = (
@@ -249,15 +264,18 @@ def detectable_of(
     with np.errstate(invalid="ignore"):
         needed, reached, true = (_scaled(each, parity) for each in (sign * required, sign * simulated, values))
     needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
+    alike = float(np.nan_to_num(true[0]))
+    widened = alike + (needed[:, :1] - alike) * wider
     exceeded = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity)
     detectable = np.full(len(LEVELS), np.nan)
     for i, level in enumerate(LEVELS):
         with np.errstate(invalid="ignore"):  # a ratio of 0, where no value exceeds that
-            margin = np.nan_to_num(exceeded - needed[i, 0] * wider, nan=-_NEVER)
+            margin = np.nan_to_num(exceeded - widened[i], nan=-_NEVER)
         if (needed[i] != needed[i, 0]).any():
             # Each simulated audit has draws of its own.
             with np.errstate(invalid="ignore"):
-                each = np.nan_to_num(reached - needed[i] * np.reshape(wider, (-1, 1)), nan=-_NEVER)
+                by_shift = alike + (needed[i] - alike) * np.reshape(wider, (-1, 1))
+                each = np.nan_to_num(reached - by_shift, nan=-_NEVER)
             margin = np.quantile(np.maximum(each, -_NEVER), 1 - POWER, axis=-1)
         beyond = np.maximum.accumulate(margin)
         if level >= least_p and beyond[-1] > 1e-12:

@@ -94,6 +94,17 @@ def test_too_few_sets_find_nothing_however_small_the_error():
     assert math.isnan(add_power(metric_frame([one]), confidence=0.95)["smallest_detectable"].item())
 
 
+def test_a_level_that_p_cannot_reach_is_no_power_at_a_stricter_one():
+    rows = [
+        row("skew_at_k", -0.1, -0.3, 0.1, event="few", detectable_002=NAN, detectable_0001=NAN, detectable_00001=NAN)
+    ]
+    many = [row("skew_at_k", -0.1, -0.3, 0.1, event=str(i), p=0.9) for i in range(30)]
+    alone, among = (add_power(metric_frame(each), confidence=0.95) for each in (rows, rows + many))
+    assert alone["smallest_detectable"].item() == pytest.approx(0.4 / 2 / 1.96 * (1.96 + 0.8416), rel=1e-3)
+    few, *others = among["smallest_detectable"]
+    assert math.isnan(few) and all(other > alone["smallest_detectable"].item() for other in others)
+
+
 @pytest.mark.parametrize(
     ("one", "margin", "distance"),
     [

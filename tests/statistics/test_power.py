@@ -6,6 +6,7 @@ from scipy import stats
 
 from plumbline.metrics.disparities import PARITY, SKEW_STATISTICS, planned_detectable
 from plumbline.metrics.equal_opportunity import mean_gap
+from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.permutation import (
     critical_values,
@@ -105,6 +106,23 @@ def test_groups_of_other_strata_differ_without_any_difference_within_them():
     assert skew[0] > 3, "where nothing differs"
     apart = np.interp(told, skew, tried)
     assert apart > 0 and np.mean([audit(apart)[2] <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.1)
+
+
+def test_means_of_groups_in_other_sets_differ_without_any_difference_within_them():
+    """The last group is mostly in sets in which every score is 3 higher: a gap of means of 1.5 is no effect."""
+    sets, rng = 60, np.random.default_rng(15)
+    places = [(g, s) for s in range(sets) for g in range(3) if g < 2 or s < sets // 2 or not s % 5]
+    group, of_set = np.array(places).T
+    base = 3.0 * (of_set < sets // 2) + rng.standard_normal(sets)[of_set]
+
+    def audit(apart):
+        values = base + rng.standard_normal(len(base)) + apart * (group == 2)
+        return group_gap(values, group, of_set, n_groups=3, resamples=20, permutations=500, rng=rng)
+
+    without = np.ptp([base[group == each].mean() for each in range(3)])
+    told = np.mean([audit(0.0).detectable.at_05 for _ in range(10)])
+    assert without > 0.9 and 0.2 < told - without < 0.8
+    assert np.mean([audit(told - without).p <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.12)
 
 
 def test_several_events_at_once_need_less_of_each():

@@ -27,6 +27,7 @@ from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import percentile_array
+from plumbline.statistics.power import COLUMNS, LEVELS
 from plumbline.statistics.rankings import rank_order
 
 CHANCE = "chance"
@@ -79,11 +80,10 @@ class AttributeRankings:
         least_p = 0.0 if clusters is None else clusters.permutation.least_gap_p
         return joined(small, self.few_clusters, relabelling_reason(least_p, self.settings.confidence))
 
-    def untestable(self, group: int) -> Reason | None:
-        """Return the caveat that too few clusters hold a group for a test of its count."""
+    def least_p(self, group: int) -> float:
+        """Return how small p of the count of a group can become; too few clusters that hold it allow no small one."""
         clusters = self.ranked.clusters
-        least_p = 0.0 if clusters is None else clusters.permutation.least_count_p(group)
-        return relabelling_reason(least_p, self.settings.confidence)
+        return 0.0 if clusters is None else clusters.permutation.least_count_p(group)
 
     @property
     def few_permutations(self) -> Reason | None:
@@ -232,12 +232,14 @@ def _word_mean_rows(ranking: AttributeRankings, top: TopSample) -> Iterator[Row]
 
 def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> Iterator[Row]:
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in top.sizes]
-    few, untestable = ranking.few_permutations, [ranking.untestable(j) for j in range(len(top.sizes))]
+    few, least_p = ranking.few_permutations, [ranking.least_p(j) for j in range(len(top.sizes))]
     floor = float(np.log(len(ranking.names) / ranking.k))
     for i, j in np.ndindex(estimates.value.shape):
         absent = reason("absent_from_top", k=ranking.k) if top.counts[i, j] == 0 else None
-        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters, untestable[j], few)
+        untestable = relabelling_reason(least_p[j], ranking.settings.confidence)
+        columns = estimates[i, j].columns(absent, small[j], ranking.few_clusters, untestable, few)
         columns |= {"group": ranking.names[j], "k": ranking.k}
+        columns |= {name: np.nan for name, level in zip(COLUMNS, LEVELS) if level < least_p[j]}
         yield ranking.row(i, "skew_at_k", desired, columns)
         if absent and desired == "equal" and i < ranking.prompts.scales:
             low, high = (max(columns[end], floor) for end in ("ci_low", "ci_high"))
