@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.family import Traits, family_descriptions, traits_by_metric
 from plumbline.reasons import reason
-from plumbline.statistics.multiplicity import FAMILIES, add_reasons, q_values
+from plumbline.statistics.multiplicity import CORRECTED_TOGETHER, add_reasons, q_values
 from plumbline.statistics.power import COLUMNS, LEVELS, effect_size, required_p, value_at
 
 State = Literal["evidence", "no_evidence", "evidence_of_none"]
@@ -128,7 +128,7 @@ def add_detectable_changes(
     table : DataFrame
         With `ci_low`, `ci_high` and `p`.
     of : str
-        Which of `plumbline.statistics.multiplicity.FAMILIES` it is.
+        Which of `plumbline.statistics.multiplicity.CORRECTED_TOGETHER` it is.
     """
     error = _floats((table["ci_high"] - table["ci_low"]) / (2 * _quantile(confidence)))
     known = np.isfinite(error) & (error > 0)
@@ -139,7 +139,8 @@ def add_detectable_changes(
 def _required(table: pl.DataFrame, of: str, significance: float) -> NDArray[np.float64]:
     """Return the p that each row would have needed within its family; nan where nothing was tested."""
     p, needed = _floats(table["p"]), np.full(table.height, np.nan)
-    for rows in table.select(FAMILIES[of]).with_row_index("row").group_by(FAMILIES[of]).agg("row")["row"]:
+    family = CORRECTED_TOGETHER[of]
+    for rows in table.select(family).with_row_index("row").group_by(family).agg("row")["row"]:
         index = rows.to_numpy()
         needed[index] = required_p(p[index], level=significance)
     return needed

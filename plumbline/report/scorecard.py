@@ -36,7 +36,7 @@ from plumbline.report.vocabulary import (
     probes,
     sentence_start,
 )
-from plumbline.statistics.multiplicity import FAMILIES
+from plumbline.statistics.multiplicity import CORRECTED_TOGETHER
 
 Kind = Literal["encoder", "generator"]
 State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
@@ -493,7 +493,7 @@ def _cell(
         "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
         if state != "undefined"
         else "",
-        "tests": tests.get(tuple(row[name] for name in FAMILIES["metric_table"])),
+        "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
     }
 
@@ -526,7 +526,7 @@ def detectable(cell: Mapping[str, Any]) -> str:
 
 def family_sizes(table: pl.DataFrame) -> dict[tuple[Any, ...], int]:
     """Return what identifies a family of tests -> how many it has: q of a row is corrected for them."""
-    sizes = table.filter(pl.col("p").is_finite()).group_by(FAMILIES["metric_table"]).len()
+    sizes = table.filter(pl.col("p").is_finite()).group_by(CORRECTED_TOGETHER["metric_table"]).len()
     return {row[:-1]: row[-1] for row in sizes.iter_rows()}
 
 

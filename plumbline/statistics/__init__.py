@@ -6,12 +6,12 @@ from plumbline.statistics.groups import count_table
 from plumbline.statistics.intervals import bca, percentile, wilson
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import Disparity, estimate_disparity
-from plumbline.statistics.multiplicity import FAMILIES, add_q_values, q_values
+from plumbline.statistics.multiplicity import CORRECTED_TOGETHER, add_q_values, q_values
 from plumbline.statistics.permutation import p_value, permute_tables
 from plumbline.statistics.seeds import generator
 
 __all__ = [
-    "FAMILIES",
+    "CORRECTED_TOGETHER",
     "Disparity",
     "Estimate",
     "Jackknife",

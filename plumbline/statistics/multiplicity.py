@@ -1,7 +1,7 @@
 """What many tests and many intervals promise together: false discovery rate, false coverage rate.
 
-q of a metric table is the Benjamini-Hochberg adjusted p within a family of `FAMILIES`: the expected share of false
-discoveries among the rows of a family with q below 5% is 5% at most, where tests are independent or positively
+q of a metric table is the Benjamini-Hochberg adjusted p among the rows that `CORRECTED_TOGETHER` names: the expected
+share of false discoveries among those of them with q below 5% is 5% at most, where tests are independent or positively
 dependent. A reader of the headlines reads across families: there q is over all rows that headlines are picked from, see
 `plumbline.report.findings.as_picked`, and the intervals of what was picked hold the truth in 95% on average.
 """
@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, decode, encode, in_words, joined, reason
 
-FAMILIES: dict[str, tuple[str, ...]] = {
+CORRECTED_TOGETHER: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
     "factor_effects": ("metric", "definition"),
     "bias_transfer": ("condition", "kind", "metric", "definition"),
     "audit_diff": ("metric", "definition", "condition", "statistic", "scorer"),
 }
-"""Table of tests -> the columns that define its families.
+"""Table of tests -> the columns of which one combination is one family of tests, corrected together.
 
 A reader scans one metric over all encoders, datasets, attributes, events and probes (or over all factors and pairs of
 checkpoints) and picks out what is significant: that is the family. Of generated texts that holds for models, prompts,
@@ -55,11 +55,11 @@ def q_values(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def add_q_values(table: pl.DataFrame, *, of: str = "metric_table") -> pl.DataFrame:
-    """Fill column `q` of a table, named in `FAMILIES`, from column `p`, within each family; row order is kept.
+    """Fill column `q` of a table from column `p`, as `CORRECTED_TOGETHER` says of it; row order is kept.
 
     Null and nan p-values give a null q.
     """
-    family = FAMILIES[of]
+    family = CORRECTED_TOGETHER[of]
     p = table["p"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     order = table.select(family).with_row_index("row").group_by(family, maintain_order=True).agg("row")["row"]
     q = np.full(len(p), np.nan)
@@ -82,7 +82,7 @@ def add_floor_reasons(
     rows = np.flatnonzero(at_floor & (q >= significance))
     if not rows.size:
         return table
-    tests = table.select(pl.col("p").is_not_nan().fill_null(value=False).sum().over(FAMILIES[of]))["p"]
+    tests = table.select(pl.col("p").is_not_nan().fill_null(value=False).sum().over(CORRECTED_TOGETHER[of]))["p"]
     return add_reasons(table, {int(row): reason("p_floor", draws=draws, tests=tests[int(row)]) for row in rows})
 
 

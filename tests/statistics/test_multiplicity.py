@@ -9,7 +9,7 @@ from scipy import stats
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
-from plumbline.statistics import FAMILIES, add_q_values, q_values
+from plumbline.statistics import CORRECTED_TOGETHER, add_q_values, q_values
 from plumbline.statistics.multiplicity import add_floor_reasons, fcr_confidence, widened_intervals
 
 
@@ -50,7 +50,7 @@ def test_families_are_kept_apart_and_rows_in_order():
     table = add_q_values(metric_frame(rows))
     assert table["seed"].to_list() == [0, 1, 2, 3, 4]
     assert table["q"].to_list() == pytest.approx([0.02, 0.04, 0.5, 0.03, None])
-    assert set(FAMILIES["metric_table"]) <= set(table.columns) and table.schema["q"] == pl.Float64
+    assert set(CORRECTED_TOGETHER["metric_table"]) <= set(table.columns) and table.schema["q"] == pl.Float64
     assert add_q_values(metric_frame([])).height == 0
 
 

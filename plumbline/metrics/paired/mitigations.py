@@ -268,9 +268,9 @@ def bias_transfer(frames: Iterable[pl.DataFrame], *, confidence: float = 0.95) -
     Returns
     -------
     DataFrame
-        In `TRANSFER_SCHEMA`: the frames one below the other, with `q` within
-        `plumbline.statistics.multiplicity.FAMILIES` and `verdict`: `improved` or `worsened` by the sign of the
-        difference against `better`, `no evidence`, and `undefined` where there is no difference or no test of it.
+        In `TRANSFER_SCHEMA`: the frames one below the other, with `q`, see
+        `plumbline.statistics.multiplicity.CORRECTED_TOGETHER`, and `verdict`: `improved` or `worsened` by the sign of
+        the difference against `better`, `no evidence`, and `undefined` where there is no difference or no test of it.
     """
     tables = [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA), *frames]
     judged = add_q_values(pl.concat(tables), of="bias_transfer")
