@@ -40,13 +40,15 @@ def _another_image(project: Path) -> None:
     image.write_bytes(image.read_bytes() + b"\0")  # after the picture's end
 
 
+def _another_word(suite: str, word: str, before: str) -> Callable[[Path], None]:
+    return lambda p: replaced(p / f"plumbline/catalog/suites/{suite}.yaml", before, word + before)
+
+
 CHANGES: dict[str, tuple[Callable[[Path], None], float | None]] = {
     "nothing": (lambda project: None, 6),
     "the title of the report": (lambda p: replaced(p / "audit.yaml", "title: ", "title: Once more, "), 8),
-    "one word added to one suite": (
-        lambda p: replaced(p / "plumbline/catalog/suites/crime.yaml", "words: [thief,", "words: [burglar, thief,"),
-        25,
-    ),
+    "one word added to crime, which 17 cells read": (_another_word("crime", "burglar, ", "thief,"), 25),
+    "one word added to communion, which 7 read": (_another_word("communion", "rude, ", "dishonest,"), 25),
     "one metric edited": (
         lambda p: replaced(p / "plumbline/metrics/rankings/rows.py", "RANKINGS = ", "_EDITED = 1\nRANKINGS = "),
         None,
@@ -82,14 +84,14 @@ def main() -> None:
             copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
             copy(PROJECT / name, project / name)
         rows["cold"] = (*audit(project), None)
-        print(f"{'change':<32}{'seconds':>9}{'of cold':>9}{'results':>9}{'passes':>8}{'bar':>6}")
+        print(f"{'change':<46}{'seconds':>9}{'of cold':>9}{'results':>9}{'passes':>8}{'bar':>6}")
         for name, (change, bar) in {"cold": (None, None), **CHANGES}.items():
             if change is not None:
                 change(project)
                 rows[name] = (*audit(project), bar)
             seconds, computed, passes, bar = rows[name]
             share = seconds / rows["cold"][0]
-            print(f"{name:<32}{seconds:>9.1f}{share:>9.2f}{computed:>9}{passes:>8}{bar or '':>6}", flush=True)
+            print(f"{name:<46}{seconds:>9.1f}{share:>9.2f}{computed:>9}{passes:>8}{bar or '':>6}", flush=True)
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(json.dumps(rows, indent=1))
 
