@@ -9,6 +9,7 @@ from assets.partitions import DATASETS, ENCODERS, LVLMS
 from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.suites import all_suites
 from plumbline.catalog.word_lists import answer_words_digest
+from plumbline.checkpoints.folders import CheckpointFiles, require_complete
 from plumbline.concurrency import run_threads
 from plumbline.datasets.ingestion import folder_digest
 from plumbline.digests import digest_json
@@ -121,13 +122,32 @@ def dataset_versions(workspace: Workspace, names: Iterable[str] | None = None) -
 
 
 def checkpoint_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
-    """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(_of(workspace.audit.encoders, names), lambda name: workspace.checkpoint(name).version)
+    """Return encoder -> content digest; one that is not whole on disk is warned of and left out."""
+
+    def version(name: str) -> str:
+        files = workspace.checkpoint(name)
+        _require_copied(files)
+        return files.version
+
+    return _versions(_of(workspace.audit.encoders, names), version)
 
 
 def lvlm_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
-    """Return generative model -> version; one that is not on disk is warned of and left out."""
-    return _versions(_of(workspace.audit.lvlms, names), workspace.lvlm_version)
+    """Return generative model -> version; one that is not whole on disk is warned of and left out."""
+
+    def version(name: str) -> str:
+        if workspace.lvlm_entry(name).address is not None:
+            _require_copied(workspace.lvlm_files(name))
+        return workspace.lvlm_version(name)
+
+    return _versions(_of(workspace.audit.lvlms, names), version)
+
+
+def _require_copied(files: CheckpointFiles) -> None:
+    """Refuse weights that are still being copied: what is computed from a checkpoint would fail until they are not."""
+    for path in files.weights:
+        if path.suffix == ".safetensors":
+            require_complete(path)
 
 
 def _of(known: Iterable[str], names: Iterable[str] | None) -> list[str]:

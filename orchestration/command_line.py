@@ -15,6 +15,7 @@ from orchestration.plan_commands import plan_command
 from orchestration.view_commands import scorecard_command, status_command, ui_command
 from plumbline.commands.audits import init_command, suite_command
 from plumbline.commands.main import VersionOption, run
+from plumbline.errors import PlumblineError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,4 +68,18 @@ def main() -> None:
     """Run the command line; errors that have a remedy are shown without a traceback."""
     # Modules make a million objects, nearly all of which stay: Python's own thresholds walk them over and over.
     gc.set_threshold(*_COLLECT_AFTER)
-    run(app)
+    run(_commands)
+
+
+def _commands() -> None:
+    """Run a command; what the system says of a file of the home is told with place and remedy, wherever it is met."""
+    try:
+        app()
+    except PlumblineError:
+        raise
+    except Exception:
+        from orchestration.disk_errors import disk_errors_named
+        from resources.workspace import Workspace
+
+        with disk_errors_named(Workspace.from_environment()):
+            raise

@@ -84,7 +84,11 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
             "free some space, or set PLUMBLINE_HOME, and run the same command to go on",
         )
     if _is_refused(error, home) or code == sqlite3.SQLITE_READONLY:
-        return ("this user cannot write to the home", "make it writable, or set PLUMBLINE_HOME to a folder of your own")
+        return (
+            "this user may not read and write all of the home",
+            "make it readable and writable (what is written under `umask 077` is its writer's alone), or set "
+            "PLUMBLINE_HOME to a folder of your own",
+        )
     if isinstance(error, OSError) and error.errno in _TOO_MANY:
         return (
             "no more files may be open at once; what is finished is kept",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
-from plumbline.checkpoints.folders import file_digest, model_files
+from plumbline.checkpoints.folders import file_digest, model_files, require_complete
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
@@ -287,14 +287,12 @@ def _by_core(sizes: Sizes) -> dict[str, str]:
 
 
 def _sizes_in(path: Path) -> Sizes:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = file.keys()
-            return {name: list(file.get_slice(name).get_shape()) for name in names}
-    except SafetensorError:
-        return {}  # loading says what is wrong with it
+    require_complete(path)
+    with safe_open(path, framework="numpy") as file:
+        names = file.keys()
+        return {name: list(file.get_slice(name).get_shape()) for name in names}
 
 
 def _shown(shape: Sequence[int]) -> str:

@@ -86,7 +86,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
 
-def run(commands: typer.Typer) -> None:
+def run(commands: Callable[[], object]) -> None:
     """Run a command line; errors that have a remedy are shown without a traceback."""
     say_warnings_plainly()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,6 +66,21 @@ class Committed:
         """Return the digest of content and details, those left out that only say how much work it was."""
         details = {name: value for name, value in self.details.items() if name not in WORK}
         return digest_json([self.sha256, details])[:16]
+
+
+def _below(top: UPath, name: str) -> Iterator[UPath]:
+    """Yield the files of a name below a folder, behind links too, but for links that lead back."""
+    if top.protocol not in ("", "file"):
+        yield from top.rglob(name)
+        return
+    for folder, below, files in os.walk(top.path, followlinks=True):
+        if name in files:
+            yield UPath(folder) / name
+        below[:] = [each for each in below if not _leads_back(Path(folder, each))]
+
+
+def _leads_back(path: Path) -> bool:
+    return path.is_symlink() and any(path.samefile(folder) for folder in path.parents)
 
 
 @dataclass(frozen=True)
@@ -178,7 +194,7 @@ class Lake:
         Of what has been replaced since nothing is forgotten; nor on a disk that is read-only.
         """
         output = [damaged.name, damaged.partition, damaged.version]
-        for path in self.folder(BUILDS).rglob("build.json"):
+        for path in _below(self.folder(BUILDS), "build.json"):
             with suppress(OSError, ValueError, KeyError):
                 if output in json.loads(path.read_text("utf-8"))["outputs"]:
                     path.unlink()
@@ -219,7 +235,7 @@ class Lake:
     def all_committed(self, *, without: Collection[str] = ()) -> Iterator[Committed]:
         """Return every manifest of the lake, in no order, but for things of some names."""
         for top in self.root.iterdir():
-            for path in top.rglob("manifest.json") if top.name not in without else ():
+            for path in _below(top, "manifest.json") if top.name not in without else ():
                 parts = path.parent.relative_to(self.root).parts
                 if manifest := self.committed(parts[0], partition="|".join(parts[1:])):
                     yield manifest

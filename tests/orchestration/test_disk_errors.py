@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import disk_errors
+from orchestration import command_line, disk_errors
 from orchestration.disk_errors import disk_errors_named
 from orchestration.instance import audit_lock
 from plumbline.errors import ConfigError, StorageError
@@ -69,7 +69,7 @@ def test_another_failure_of_a_database_is_not_called_a_full_disk(workspace, monk
     ("code", "told"),
     [
         ("SQLITE_BUSY", "another process holds Dagster's database"),
-        ("SQLITE_READONLY", "this user cannot write to the home"),
+        ("SQLITE_READONLY", "this user may not read and write all of the home"),
         ("SQLITE_NOTADB", "a database of Dagster is damaged"),
         ("SQLITE_CANTOPEN", "could not be read or written"),
     ],
@@ -99,10 +99,20 @@ def test_what_the_system_says_of_other_files_is_left_as_it_is(workspace):
         raise OSError(errno.EIO, "no", "/elsewhere/file")
 
 
+def test_a_command_tells_it_wherever_it_meets_it(workspace, monkeypatch, capsys):
+    unreadable = workspace.home / "lake" / "builds" / "untold.json"
+    monkeypatch.setenv("PLUMBLINE_HOME", str(workspace.home))
+    monkeypatch.setattr(command_line, "app", lambda: raise_(PermissionError(errno.EACCES, "no", str(unreadable))))
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and str(unreadable) in told and "may not read and write" in told
+
+
 def test_a_home_that_may_only_be_read_is_told_at_the_lock(workspace, monkeypatch):
     refused = OSError(errno.EROFS, "Read-only file system", str(workspace.home / "audit.lock"))
     monkeypatch.setattr(Path, "open", lambda *_: raise_(refused))
-    with pytest.raises(StorageError, match="this user cannot write to the home"), audit_lock(workspace):
+    with pytest.raises(StorageError, match="this user may not read and write all of the home"), audit_lock(workspace):
         raise AssertionError("it has no lock")
 
 

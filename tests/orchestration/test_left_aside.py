@@ -130,6 +130,16 @@ def test_weights_of_other_sizes_are_named_before_a_model_is_loaded(tmp_path):
     assert everything_wrong(together, ("positional_embedding: 48 x 64", "files of a tokenizer"))
 
 
+def test_weights_that_are_cut_short_are_named_before_a_model_is_loaded(tmp_path):
+    bad = tmp_path / "bad"
+    shutil.copytree(GOOD, bad)
+    weights = bad / "open_clip_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    plan = AuditPlan(defs, workspace(tmp_path, bad=bad))
+    plan.require_possible()
+    assert "the weights are not complete" in plan.aside["bad"] and str(weights) in plan.aside["bad"]
+
+
 def asking(folder, models=("good-llava", "bad-llava"), *, bad=None, thinking=None, **more):
     """A home whose audit asks two generative models, one of which has nothing but a configuration."""
     bad = bad or bare(folder / "bad-llava", "qwen3_vl")

@@ -59,6 +59,16 @@ def test_damage_lets_what_stored_it_be_computed_again(lake):
     assert builds == ["u"]
 
 
+def test_what_lies_behind_a_link_is_listed_and_a_link_that_leads_back_is_not_followed(lake, tmp_path_factory):
+    made = [lake.write_table("t", FRAME, partition=name) for name in ("fairface", "visitors|clip")]
+    folder = lake.folder("t", "visitors|clip")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "clip"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    lake.folder("t", "back").symlink_to(lake.root)
+    assert {each.partition for each in lake.all_committed()} == {each.partition for each in made}
+
+
 def test_a_damaged_shard_is_none(tmp_path):
     shards = ShardCache(UPath(tmp_path))
     made = shards.commit("ab12", {"x": np.arange(3)}, details={})

@@ -98,7 +98,7 @@ KINDS = (
          ("generator",)),
     Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers, _ENCODER),
     Kind(DAEMON, 1, "memory, open files, temporary files and slots do not grow", daemon.over_events, _ENCODER),
-    Kind("rights and links", 22, "words with the place; nothing outside changed", strangers.other_rights),
+    Kind("rights and links", 32, "words with the place; nothing outside changed", strangers.other_rights),
     *(
         Kind(f"fuzzed: {name}", 5, f"{FUZZED_AT_ONCE:,} examples are read or refused in words", _fuzzed(name))
         for name in parsers.PARSERS

@@ -159,25 +159,20 @@ RIGHTS = (
     "a home of another user", "a home that may only be read", "a file that may not be read",
     "a folder that may not be entered", "a file that may not be written", "a home for two users", "umask 077",
     "a lake behind a link", "a home behind a link", "a link to nowhere in the lake",
-    "a link that leads out of the home",
+    "a link that leads out of the home", "umask 077 in a home for two users", "a new home under umask 077",
+    "a report behind a link", "a partition behind a link", "a stored file behind a link",
 )  # fmt: skip
-_SUCCEED = ("a home for two users", "umask 077", "a lake behind a link", "a home behind a link")
+_SHARED = ("a home for two users", "umask 077 in a home for two users")
+_SUCCEED = (*_SHARED, *(what for what in RIGHTS if "umask" in what or what.endswith("behind a link")))
 
 
 def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> Result | None:
     """Run an audit as a user without rights, or over links: words, no traceback, and nothing lost."""
     what = RIGHTS[number % len(RIGHTS)]
-    if os.getuid() != 0 and what in ("a home of another user", "a home for two users"):
+    if os.getuid() != 0 and what in ("a home of another user", *_SHARED):
         return None  # only root can give files away
-    home = ground.copy(name)
-    below, umask = home.workspace.home, 0o22
-    victim = rng.choice(
-        [
-            path
-            for path in sorted(below.rglob("*"))
-            if path.is_file() and "world" not in path.parts and ("lake" in path.parts or path.suffix == ".db")
-        ]
-    )
+    home = ground.home(name) if what == "a new home under umask 077" else ground.copy(name)
+    below, umask, victim = home.workspace.home, 0o22, _a_file(home, rng)
     match what:
         case "a home of another user":
             _given(below)
@@ -192,18 +187,14 @@ def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> 
         case "a file that may not be written":
             victim.chmod(0o444)
             victim.parent.chmod(0o555)
-        case "a home for two users":
+        case "a home for two users" | "umask 077 in a home for two users":
             for path in (below, *below.rglob("*")):
                 if not path.is_symlink():
                     os.chown(path, ANOTHER, GROUP)
                     path.chmod(0o2775 if path.is_dir() else 0o664)
-            umask = 0o002
-        case "umask 077":
+            umask = 0o077 if "umask" in what else 0o002
+        case "umask 077" | "a new home under umask 077":
             umask = 0o077
-        case "a lake behind a link" | "a home behind a link":
-            moved = below / "lake" if "lake" in what else below
-            moved.rename(home.folder / "elsewhere")
-            moved.symlink_to(home.folder / "elsewhere")
         case "a link to nowhere in the lake":
             victim.unlink()
             victim.symlink_to("/nowhere/at/all")
@@ -211,13 +202,30 @@ def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> 
             (home.folder / "outside").write_bytes(b"not to be changed")
             victim.unlink()
             victim.symlink_to(home.folder / "outside")
-    told = what if what in (*_SUCCEED, *RIGHTS[:2]) else f"{what} ({victim.relative_to(below)})"
+        case "a lake behind a link":
+            victim = below / "lake"
+        case "a home behind a link":
+            victim = below
+        case "a report behind a link":
+            victim = below / "report.html"
+        case "a partition behind a link":
+            victim = rng.choice(sorted(below.glob("lake/**/manifest.json"))).parent
+    if what.endswith("behind a link"):
+        victim.rename(home.folder / "outside")
+        victim.symlink_to(home.folder / "outside")
+    outside = home.folder / "outside"
+    kept = outside.read_bytes() if outside.is_file() and victim.suffix != ".db" else None  # a store is written in place
+    told = what if victim == below else f"{what} ({victim.relative_to(below)})"
+    before = set(below.rglob("*"))
     changed = {"resamples": 210, "permutations": 200}
     wrong = _as_the_user(ground, home, umask, statistics=changed, must_succeed=what in _SUCCEED)
-    if not wrong and what == "a home for two users":
+    if not wrong and umask == 0o077:
+        wrong = _open_to_others(set(below.rglob("*")) - before)
+    if not wrong and what in _SHARED:
         _given(below)
-        wrong = _as_the_user(ground, home, umask, statistics={**changed, "resamples": 220}, must_succeed=True)
-    if what.startswith("a link that leads out") and (home.folder / "outside").read_bytes() != b"not to be changed":
+        more = {**changed, "resamples": 220}
+        wrong = _as_the_user(ground, home, 0o002, statistics=more, must_succeed=umask == 0o002)
+    if kept is not None and outside.read_bytes() != kept:
         wrong = "a file outside of the home was changed"
     for path in (home.folder, *home.folder.rglob("*")):
         if not path.is_symlink():
@@ -226,13 +234,25 @@ def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> 
     edited(home, statistics={"resamples": 200, "permutations": 200})
     if not wrong:
         code, output = ground.run(home, "audit")
-        if "link" in what and "home" not in what and code in (1, 2) and "Traceback" not in output:
+        if what.startswith("a link") and code in (1, 2) and "Traceback" not in output:
             wrong = _without_place(home, output)
         elif code or "Traceback" in output:
             wrong = f"the next audit ends with {code}: {output[-1500:]}"
         else:
             wrong = differences(home, numbers(ground.reference))
     return Result(not wrong, told, wrong)
+
+
+def _a_file(home: Home, rng: random.Random) -> Path:
+    """Return a file of the lake or a database of a home."""
+    paths = sorted(path for path in home.workspace.home.rglob("*") if path.is_file() and "world" not in path.parts)
+    return rng.choice([path for path in paths if "lake" in path.parts or path.suffix == ".db"])
+
+
+def _open_to_others(made: set[Path]) -> str:
+    """Return which new files and folders others have rights to."""
+    names = sorted(str(path) for path in made if not path.is_symlink() and path.stat().st_mode & 0o077)
+    return f"others have rights to {', '.join(names[:3])} ({len(names)})" if names else ""
 
 
 def _given(below: Path) -> None:
