@@ -23,13 +23,22 @@ _UNFINISHED = [
 ]
 
 
-def asked_partitions(workspace: Workspace) -> dict[str, set[str]]:
-    """Return the partitions that the audit file asks for now, by the name of their definition, such as `lvlm|slice`.
+def asked_partitions(workspace: Workspace, of: str) -> set[str]:
+    """Return the partitions of a definition, such as `lvlm|slice`, that the audit file asks for now.
 
     The grid is not full, and a home may know partitions of other audit files. Slices are known once the records of
-    their dataset are.
+    their dataset are; these are cut where slices are asked for alone, since a look of the daemon asks for every asset.
     """
     audit = workspace.audit
+    match of:
+        case "dataset":
+            return set(audit.used_datasets)
+        case "encoder":
+            return set(audit.used_encoders)
+        case "dataset|encoder":
+            return {f"{dataset}|{model}" for dataset, model in audit.cells}
+        case "lvlm":
+            return set(audit.asked_models)
     slices: dict[str, list[str]] = {}
     for model in audit.asked_models:
         try:
@@ -37,13 +46,9 @@ def asked_partitions(workspace: Workspace) -> dict[str, set[str]]:
         except PlumblineError:
             slices[model] = []
     return {
-        "dataset": set(audit.used_datasets),
-        "encoder": set(audit.used_encoders),
-        "dataset|encoder": {f"{dataset}|{model}" for dataset, model in audit.cells},
-        "lvlm": set(slices),
         "slice": {name for names in slices.values() for name in names},
         "lvlm|slice": {f"{model}|{name}" for model, names in slices.items() for name in names},
-    }
+    }[of]
 
 
 class AskedFor(dg.AutomationCondition):
@@ -56,7 +61,7 @@ class AskedFor(dg.AutomationCondition):
         """Keep the candidates that the audit file asks for."""
         matching = context.candidate_subset
         if context.partitions_def is not None and context.asset_graph.get(context.key).is_materializable:
-            asked_keys = asked_partitions(self._workspace)[_name(context.partitions_def)]
+            asked_keys = asked_partitions(self._workspace, _name(context.partitions_def))
             matching = _only(matching, lambda key: key in asked_keys)
         return dg.AutomationResult(context=context, true_subset=matching)
 

@@ -135,7 +135,7 @@ def new_partitions(
     instance: dg.DagsterInstance, workspace: Workspace
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return the partitions that the audit file names and Dagster does not know yet."""
-    wanted = named_partitions(workspace.audit) | {SLICES.name: sorted(asked_partitions(workspace)[SLICES.name])}
+    wanted = named_partitions(workspace.audit) | {SLICES.name: sorted(asked_partitions(workspace, SLICES.name))}
     known = {name: set(instance.get_dynamic_partitions(name)) for name in wanted}
     lacking = {name: [key for key in keys if key not in known[name]] for name, keys in wanted.items()}
     return [dg.AddDynamicPartitionsRequest(name, keys) for name, keys in lacking.items() if keys]

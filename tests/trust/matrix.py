@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -96,6 +97,7 @@ KINDS = (
     Kind("bad input", 150, "refused with place and what was found, or quarantined", damage.handed_in, _ENCODER),
     Kind("endpoints that fail", len(strangers.MODES), "words and no key; complete once it is well", strangers.endpoint,
          ("generator",)),
+    Kind("servers and exports", 2, "the key is on no page and in no file", strangers.served, ("generator",)),
     Kind("two writers", 21, f"both end well or say why not; {_WHOLE}", strangers.two_writers, _ENCODER),
     Kind(DAEMON, 1, "memory, open files, temporary files and slots do not grow", daemon.over_events, _ENCODER),
     Kind("rights and links", 32, "words with the place; nothing outside changed", strangers.other_rights),
@@ -159,7 +161,7 @@ def _run(
     grounds: dict[str, Ground], trials: list[tuple[Kind, int]], kept: Path, *, seconds: float, console: Console
 ) -> None:
     """Run trials on two threads, each with commands of its own, until the time is over."""
-    end, lock, waiting = time.monotonic() + seconds, threading.Lock(), iter(trials)
+    end, lock, waiting, commit = time.monotonic() + seconds, threading.Lock(), iter(trials), _commit()
     processes = ProcessList()
     processes.start()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -176,7 +178,8 @@ def _run(
                 if result is None:
                     continue
                 with lock, kept.open("a") as file:
-                    file.write(json.dumps({"kind": kind.name, "number": number, **vars(result)}) + "\n")
+                    told = {"kind": kind.name, "number": number, "commit": commit, **vars(result)}
+                    file.write(json.dumps(told) + "\n")
                     if not result.right:
                         progress.console.print(
                             f"wrong: {kind.name} {number}: {result.what}: {result.why}", markup=False
@@ -188,6 +191,12 @@ def _run(
             thread.start()
         for thread in threads:
             thread.join()
+
+
+def _commit() -> str:
+    """Return the commit that is tried; "" where this is no clone."""
+    asked = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=PROJECT, capture_output=True, text=True)
+    return asked.stdout.strip()
 
 
 def _tried(kind: Kind, grounds: dict[str, Ground], number: int, processes: ProcessList) -> Result | None:
@@ -212,7 +221,8 @@ def _tried(kind: Kind, grounds: dict[str, Ground], number: int, processes: Proce
 
 
 def _tell(kinds: list[Kind], kept: Path, console: Console, page: Path | None) -> int:
-    told = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    lines = map(json.loads, kept.read_text().splitlines()) if kept.exists() else ()
+    told = list({(one["kind"], one["number"]): one for one in lines}.values())  # one that was tried again counts once
     tried, right = Counter(one["kind"] for one in told), Counter(one["kind"] for one in told if one["right"])
     table = Table("kind", "tried", "right", "wrong", "a trial is right where")
     for kind in kinds:
@@ -249,6 +259,9 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
     lines += ["", "How time and memory grow with the records is in [performance.md](performance.md)."]
     for one in (one for one in told if one["kind"] == DAEMON and one["right"]):
         lines += ["", f"The daemon: {one['what']}."]
+    commits = Counter(one["commit"] for one in told)
+    of_each = ", ".join(f"{n:,} of `{commit}`" for commit, n in commits.most_common())
+    lines += ["", f"Trials by the commit that was tried: {of_each}."]
     wrong = [one for one in told if not one["right"]]
     if wrong:
         lines += ["", "## Wrong", ""]

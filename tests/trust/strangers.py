@@ -3,12 +3,17 @@
 import json
 import os
 import random
+import signal
+import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fault_server import Reply, Sent, completion, error, serving
-from ground import CANARY, Ground, Result, differences, ended, numbers
+from ground import CANARY, LONGEST_S, Ground, Result, differences, ended, numbers
 from homes import Home, edited
 from interruptions import whole_again
 
@@ -93,6 +98,69 @@ def endpoint(ground: Ground, rng: random.Random, name: str, number: int) -> Resu
             if code or "Traceback" in output:
                 wrong = f"when it is well again the audit ends with {code}: {output[-1500:]}"
     return Result(not wrong, what, wrong)
+
+
+# --- servers
+
+_RUNS = """{runsOrError{... on Runs{results{runConfigYaml tags{key value} eventConnection{events{... on MessageEvent{
+    message}}}}}} instance{info runQueueConfig{tagConcurrencyLimitsYaml}}}"""
+
+
+def served(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
+    """Audit an endpoint that says its key, serve and export the home: the key is on no page and in no file."""
+    with serving(lambda sent: completion(f"kind, your key is {CANARY}")) as server:
+        settings = {"urls": [server.url], "model": "served", "key_variable": "PLUMBLINE_TEST_KEY", "concurrency": 2}
+        home = ground.home(name, lvlms={"model": {"endpoint": settings}})
+        code, output = ground.run(home, "audit")
+        if code:
+            return Result(False, "audit", output[-1500:])
+        code, output = ground.run(home, "export", "--to", str(home.folder / "exported"))
+        if code:
+            return Result(False, "export", output[-1500:])
+        with ThreadPoolExecutor(1) as pool:
+            dagster, mlflow = _free_port(), _free_port()
+            ports = ("--dagster-port", str(dagster), "--mlflow-port", str(mlflow))
+            process = ground.start(home, "ui", *ports)
+            whole = pool.submit(ended, process)
+            try:
+                pages = [
+                    _page(dagster, "/graphql", {"query": _RUNS}),
+                    _page(dagster, "/graphql", {"query": "{instance{daemonHealth{allDaemonStatuses{healthy}}}}"}),
+                    _page(dagster, "/asset-groups"),
+                    _page(mlflow, "/ajax-api/2.0/mlflow/experiments/search", {"max_results": 50}),
+                    _page(mlflow, "/"),
+                ]
+            finally:
+                process.send_signal(signal.SIGTERM)
+            code, output = whole.result()
+    told = [page[:200] for page in pages if CANARY in page]
+    wrong = f"a page has the key: {told[0]}" if told else ""
+    if "errors" in json.loads(pages[0]) or '"results": []' in pages[0]:
+        wrong = f"the runs are not told: {pages[0][:800]}"
+    return Result(not wrong and code == 0, "audit, export and ui", wrong or (f"ui: {output[-800:]}" if code else ""))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _page(port: int, path: str, body: dict | None = None) -> str:
+    """Return a page as soon as its server answers."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Content-Type": "application/json"})
+    request.data = None if body is None else json.dumps(body).encode()
+    end = time.monotonic() + LONGEST_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return answer.read().decode("utf-8", "replace")
+        except urllib.error.HTTPError as error:
+            return f"HTTP {error.code}: {error.read().decode('utf-8', 'replace')}"
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
 
 
 # --- other writers
