@@ -182,28 +182,28 @@ IN_SETS, HIGHER, OFTEN = 60, 0.15, 5
 
 
 @cache
-def _in_sets(images: int) -> tuple[NDArray[np.int64], ...]:
-    """Return group, set and whether the set is a higher one, of images.
+def _in_sets(images: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return group, set, whether the set is a higher one, and how far the image is moved by a difference of 1.
 
-    The last group is in all of the higher sets, and in every fifth of the others.
+    The last group is in all of the higher sets, and in every fifth of the others. It is moved up and the others of its
+    sets down, so that sets stay what they are.
     """
-    places = [
-        (group, of_set, int(of_set < IN_SETS // 2))
-        for of_set in range(IN_SETS)
-        for group in range(RACES)
-        if group < RACES - 1 or of_set < IN_SETS // 2 or of_set % OFTEN == 0
-    ]
-    return tuple(np.repeat(np.array(places).T, images, axis=1))
+    has_last = np.array([i < IN_SETS // 2 or i % OFTEN == 0 for i in range(IN_SETS)])
+    of_set, group = np.nonzero(has_last[:, None] | (np.arange(RACES) < RACES - 1))
+    moved = (group == RACES - 1) - has_last[of_set] / RACES
+    group, of_set, moved = (np.repeat(each, images) for each in (group, of_set, moved))
+    return group, of_set, (of_set < IN_SETS // 2).astype(np.int64), moved
 
 
 def _shift_for(told: float, kind: str, level: NDArray[np.float64]) -> float:
-    """Return by how much the mean of the last group is moved where the gap between groups is what is told."""
-    group, _, higher = _in_sets(1)
-    means = np.array([level[higher[group == each]].mean() for each in range(RACES)])
-    low, high = 0.0, float(np.ptp(level)) + 6
+    """Return by how much the last group is moved where the gap between groups is what is told."""
+    group, _, higher, moved = _in_sets(1)
+    means, by = (np.array([each[group == race].mean() for race in range(RACES)]) for each in (level[higher], moved))
+    low, high = 0.0, 6.0
     for _ in range(40):
-        means_with = means + (apart := (low + high) / 2) * (np.arange(RACES) == RACES - 1)
-        gap = means_with.max() / means_with.min() if kind == "ratio" else np.ptp(means_with)
+        apart = (low + high) / 2
+        at = means + apart * by
+        gap = at.max() / at.min() if kind == "ratio" else np.ptp(at)
         low, high = (apart, high) if gap < told else (low, apart)
     return (low + high) / 2
 
@@ -214,9 +214,9 @@ SCORES = np.array([10.0, 12.0])
 
 def _gap_in_sets(seed: object, apart: float, kind: str) -> object:
     rng = np.random.default_rng(seed)
-    group, of_set, higher = _in_sets(1)
+    group, of_set, higher, moved = _in_sets(1)
     values = SCORES[higher] + rng.standard_normal(IN_SETS)[of_set] + rng.standard_normal(len(group))
-    values += apart * (group == RACES - 1)
+    values += apart * moved
     return group_gap(values, group, of_set, n_groups=RACES, resamples=20, permutations=2_500, rng=rng, kind=kind)
 
 
@@ -235,17 +235,17 @@ def scores_in_sets(seed: int, *, kind: str, level: int) -> dict[str, Drawn]:
     }
 
 
-OF_SET, OF_CLASS = 8, "by_class a"
+OF_SET, OF_CLASS, RIGHT = 8, "by_class a", 0.3
 OF_GAPS = MetricSettings(resamples=100, permutations=2_500)
 
 
 def _recognition(seed: int, use: int, apart: float) -> dict[str, Mapping[str, Any]]:
     """Draw which images of two classes are recognised; return the rows of the gaps by definition and class."""
-    rng, (group, of_set, higher) = np.random.default_rng([seed, use]), _in_sets(OF_SET)
+    rng, (group, of_set, higher, moved) = np.random.default_rng([seed, use]), _in_sets(OF_SET)
     spread, blocks = (1 - LIKENESS) / LIKENESS, len(group) // OF_SET
     codes, correct = [], []
     for of_class in range(2):
-        rates = 0.5 + HIGHER * (2 * higher - 1) + apart * (group == RACES - 1)
+        rates = RIGHT + HIGHER * (2 * higher - 1) + apart * moved
         rate = np.repeat(rng.beta(*(each[::OF_SET] * spread for each in (rates, 1 - rates)), blocks), OF_SET)
         codes.append(of_class * RACES + group)
         correct.append(rng.random(len(group)) < rate)
@@ -261,7 +261,7 @@ def _recognition(seed: int, use: int, apart: float) -> dict[str, Mapping[str, An
 @cache
 def _recognition_apart(name: str, level: int) -> float:
     told = [_recognition(seed, 71, 0.0)[name][COLUMNS[level]] for seed in range(AUDITS)]
-    return _shift_for(float(np.nanmean(told)), "difference", 0.5 + HIGHER * np.array([-1.0, 1.0]))
+    return _shift_for(float(np.nanmean(told)), "difference", RIGHT + HIGHER * np.array([-1.0, 1.0]))
 
 
 def recognition(seed: int, *, name: str, level: int) -> dict[str, Drawn]:
