@@ -25,7 +25,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator
 
 from plumbline.digests import digest_json
-from plumbline.errors import ConfigError, PlumblineError
+from plumbline.errors import ConfigError, PlumblineError, examples
 from plumbline.provenance.code_versions import code_parts, syntax_digest
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -95,7 +95,7 @@ def own_code(reference: str) -> OwnCode:
     if not hasattr(imported, name):
         known = [each for each in vars(imported) if not each.startswith("_")]
         raise ConfigError(
-            f"the module has no `{name}`", where=sources[module], found=", ".join(known[:10]), expected=reference
+            f"the module has no `{name}`", where=sources[module], found=examples(known) or "nothing", expected=reference
         )
     thing = getattr(imported, name)
     line = getattr(getattr(thing, "__code__", None), "co_firstlineno", None)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.digests import digest_file, digest_json
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, examples
 
 TRANSFORMERS_WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -348,7 +348,7 @@ def _parts(folder: Path, of: str) -> tuple[Path, ...]:
         raise CheckpointError(
             f"the index of the weights of {of} does not name safetensors files of its folder",
             where=folder / INDEX,
-            found=", ".join(odd[:5]) or "no weight_map",
+            found=examples(odd) or "no weight_map",
             expected="names such as model-00001-of-00003.safetensors",
         )
     absent = [part for part in parts if not (folder / part).is_file()]

@@ -15,7 +15,7 @@ from upath import UPath
 from plumbline.checkpoints.folders import file_digest, model_files, require_complete
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_json
-from plumbline.errors import CheckpointError, PlumblineError, StorageError
+from plumbline.errors import CheckpointError, PlumblineError, StorageError, examples
 from plumbline.storage.files import commit_bytes
 from plumbline.version import library_version
 
@@ -165,7 +165,7 @@ def require_every_weight(
             raise CheckpointError(
                 f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
                 where=where,
-                found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
+                found=examples(listed),
                 expected=f"exactly the weights of {of}",
             )
 

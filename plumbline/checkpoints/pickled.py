@@ -26,7 +26,7 @@ from plumbline.checkpoints.folders import (
 )
 from plumbline.checkpoints.loading import ready_libraries
 from plumbline.digests import digest_json
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, examples
 
 PARAMETERS = "params.txt"
 """What open_clip's trainer writes of its settings, one folder above the checkpoints."""
@@ -114,7 +114,7 @@ def _bin_weights(folder: Path) -> list[Path]:
         raise CheckpointError(
             "the index of these weights names files that are not in its folder",
             where=folder / _BIN_INDEX,
-            found=", ".join(odd[:5]) or "no weight_map",
+            found=examples(odd) or "no weight_map",
             expected="names such as pytorch_model-00001-of-00002.bin",
         )
     return [folder / name for name in names]

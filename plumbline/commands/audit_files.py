@@ -20,7 +20,7 @@ from plumbline.datasets.folder import TABLE_KINDS, MappedFolder, table_rows
 from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.folders import CONFIGURATIONS
-from plumbline.errors import ConfigError, DatasetError
+from plumbline.errors import ConfigError, DatasetError, examples
 from plumbline.images.decoding import SUFFIXES
 from plumbline.storage.files import commit_bytes
 
@@ -337,7 +337,7 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
         raise DatasetError(
             "the folder holds neither images nor a table",
             where=root,
-            found=", ".join(sorted(path.name for path in islice(root.iterdir(), _SHOWN))) or "nothing",
+            found=examples(sorted(path.name for path in root.iterdir())) or "nothing",
             expected="images (JPEG, PNG, WebP), and a CSV or Parquet table that says who is on which",
         )
     lines = ["# Written by `plumbline init`: look it over, then run `plumbline check`.", "datasets:"]

@@ -121,7 +121,9 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
 
 
 def suite_command(
-    file: Annotated[Path, typer.Argument(help="A file of prompts; with `--new` the one to write.")],
+    file: Annotated[
+        Path, typer.Argument(help="A file of prompts, or a suite such as `crime`; with `--new` the file to write.")
+    ],
     new: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +138,7 @@ def suite_command(
     every: Annotated[bool, typer.Option("--all", help="Print every prompt, not a few of each category.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Show a suite of your own as models will be asked it, and say what is wrong with it; nothing is computed.
+    """Show a suite, of your own or one that is here, as models will be asked it, and what is wrong with it.
 
     Prints the rendered prompts, the kind and which metrics read it, words to look at twice (`a` and `an`, words that
     stand twice), and how many tokens the prompts have to each encoder of the audit file, or to `--encoder`, against

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from plumbline.catalog.own_suites import read_own_suite, remarks, starter
-from plumbline.catalog.suites import Suite, suite_of
+from plumbline.catalog.own_suites import is_suite_file, read_own_suite, remarks, starter
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, load_suite, suite_of
 from plumbline.catalog.word_lists import load_sensitive_queries, neutral_captions
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.commands.places import default_home, from_here, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.file import read_audit
+from plumbline.config.parts import suggestion
+from plumbline.config.values import AUDITED_SUITES
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.encoders.text_lengths import TextLengths, text_lengths
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.registry import FAMILIES
 
 _SHOWN, _MOST_LONG = 3, 5
+_SHIPPED = tuple(name for name in AUDITED_SUITES if name not in (ZERO_SHOT, *TRIDENT_SUITES))
+"""Suites whose words do not depend on a dataset."""
 
 
 def write_starter(path: Path, kind: str) -> None:
@@ -46,12 +51,17 @@ def write_starter(path: Path, kind: str) -> None:
 def print_suite(path: Path, *, config: Path | None, encoders: Sequence[str] | None, every: bool) -> bool:
     """Print a suite, and return whether an audit would refuse it.
 
+    Parameters
+    ----------
+    path : Path
+        Its file, or the name of a suite that is here.
+
     Raises
     ------
     ConfigError
-        With every mistake of the file.
+        With every mistake of the file, or the names of the suites where it is neither.
     """
-    suite = suite_of(read_own_suite(path))
+    suite = load_suite(str(path)) if str(path) in _SHIPPED else suite_of(_read(path))
     readers = [f"{name} ({', '.join(family.metrics)})" for name, family in FAMILIES.items() if _reads(family, suite)]
     say(f"{suite.id}: {suite.family}, {len(suite.texts)} prompts", style="bold")
     say(f"  read by {'; '.join(readers)}")
@@ -64,6 +74,18 @@ def print_suite(path: Path, *, config: Path | None, encoders: Sequence[str] | No
     for text in _trained_on(suite):
         say(f"  look at `{text}`: mitigations are trained on that text, and would be judged by it", style="yellow")
     return _print_lengths(suite, config=config, encoders=encoders)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not is_suite_file(str(path)):
+        raise ConfigError(
+            "there is no such suite",
+            where=path,
+            found=f"neither a file of words nor one of the suites{suggestion(str(path), _SHIPPED)}",
+            expected=f"a file whose name ends in .yaml, or one of {', '.join(_SHIPPED)}",
+            hint=f"`plumbline suite {path}.yaml --new outcomes` writes a file to begin from",
+        )
+    return read_own_suite(path)
 
 
 def _reads(family: object, suite: Suite) -> bool:

@@ -42,6 +42,7 @@ from plumbline.config.values import AUDITED_SUITES, SLUG, Margin, MetricName, Mi
 from plumbline.datasets.records import Declaration
 from plumbline.datasets.registry import IMAGE_TEXT_PAIRS
 from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.offline import OfflineSettings
@@ -140,8 +141,20 @@ class Audit(Part):
 
     @cached_property
     def declarations(self) -> dict[str, Declaration]:
-        """Return dataset -> what its reader declares of it."""
-        return {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
+        """Return dataset -> what its reader declares of it.
+
+        Raises
+        ------
+        ConfigError
+            If a reader of one's own declares nothing, with its key.
+        """
+        declared = {}
+        for name, entry in self.datasets.items():
+            try:
+                declared[name] = entry.open_reader().declaration
+            except ConfigError as error:
+                raise error.restated(ConfigError, f"`datasets.{name}.reader`: ", where=error.where) from error
+        return declared
 
     @cached_property
     def class_sets(self) -> dict[str, str]:
@@ -151,7 +164,13 @@ class Audit(Part):
     @cached_property
     def with_scenes(self) -> frozenset[str]:
         """Return the datasets whose images are listed by scene."""
-        return frozenset(name for name, each in self.declarations.items() if "scene" in each.filled)
+        return frozenset(name for name in self.declarations if "scene" in self.grouped_by(name))
+
+    def grouped_by(self, dataset: str) -> frozenset[str]:
+        """Return the label columns that a dataset fills, by what its reader declares or by its column map."""
+        column_map = self.datasets[dataset].map
+        mapped = () if column_map is None else column_map.attributes
+        return self.declarations[dataset].groups_named.union(mapped)
 
     @cached_property
     def with_classes(self) -> frozenset[str]:
@@ -289,7 +308,7 @@ class Audit(Part):
         if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
         if (suite_of_file := self.suites_of_files.get(suite)) is not None and suite_of_file.attribute is not None:
-            return suite_of_file.attribute in self.declarations[dataset].groups_named
+            return suite_of_file.attribute in self.grouped_by(dataset)
         return self.suite_family(suite) != "captions" or dataset in self.with_scenes
 
     @cached_property

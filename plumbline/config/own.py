@@ -56,17 +56,18 @@ def require_own_code(audit: Audit, folder_of: Callable[[str], Path]) -> None:
 def own_code_mistakes(audit: Audit, folder_of: Callable[[str], Path]) -> list[PlumblineError]:
     """Return what `require_own_code` refuses, each by itself; nothing where all of it keeps its contract."""
     with unrecorded():  # what is tried is no part of a result
-        return [error for attempt in _tries(audit, folder_of) if (error := _failure(attempt)) is not None]
+        return [error for key, attempt in _tries(audit, folder_of) if (error := _failure(key, attempt)) is not None]
 
 
-def _tries(audit: Audit, folder_of: Callable[[str], Path]) -> Iterator[Callable[[], None]]:
+def _tries(audit: Audit, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the key of the audit file that names each piece of code, and what tries it."""
     for name in audit.metrics:
-        yield partial(_require_metric, audit, name)
-    for settings in audit.scorers.values():
+        yield f"metrics.{name}.function", partial(_require_metric, audit, name)
+    for name, settings in audit.scorers.items():
         if isinstance(settings, OwnSettings):
-            yield partial(require_scorer, settings)
+            yield f"scorers.{name}.function", partial(require_scorer, settings)
     for dataset in audit.used_datasets:
-        yield partial(_require_reader, audit, dataset, folder_of)
+        yield f"datasets.{dataset}.reader", partial(_require_reader, audit, dataset, folder_of)
 
 
 def _require_metric(audit: Audit, name: str) -> None:
@@ -79,9 +80,9 @@ def _require_reader(audit: Audit, dataset: str, folder_of: Callable[[str], Path]
         require_reader(reader, folder)
 
 
-def _failure(attempt: Callable[[], None]) -> PlumblineError | None:
+def _failure(key: str, attempt: Callable[[], None]) -> PlumblineError | None:
     try:
         attempt()
     except PlumblineError as error:
-        return error
+        return error.restated(type(error), f"`{key}`: ", where=error.where)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.datasets.indexes import dataset_root, index_file, refuse_line, unreadable_index
+from plumbline.datasets.indexes import dataset_root, index_file, refuse_line, shown_in, unreadable_index
 from plumbline.datasets.records import Entry, Reader, Refusal, caption_text, load_declaration, printable
 from plumbline.errors import DatasetError
 
@@ -49,6 +49,7 @@ class COCOCaptions(Reader):
             raise DatasetError(
                 "the COCO folder has no file of captions",
                 where=root,
+                found=shown_in(folder),
                 expected="annotations/captions_train2017.json or annotations/captions_val2017.json",
                 hint="put the published annotations beside the folders of images",
             )
@@ -65,7 +66,13 @@ class COCOCaptions(Reader):
         folder = dataset_root(root)
         listed = [item for name in self.index_files(folder) for item in _pairs(folder, name)]
         if not listed:
-            raise DatasetError("the COCO captions list no image", where=root, hint="put the published files there")
+            raise DatasetError(
+                "the COCO captions list no image",
+                where=root,
+                found="no pair of image and caption",
+                expected="at least one",
+                hint="put the published files there",
+            )
         return listed
 
     def labels(self, raw: Mapping[str, str]) -> dict[str, str]:

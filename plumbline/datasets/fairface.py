@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_rows, refuse_line
+from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_rows, refuse_line, shown_in
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration
 from plumbline.errors import DatasetError
 
@@ -35,6 +35,7 @@ class FairFace(Reader):
             raise DatasetError(
                 "the FairFace folder has no label file",
                 where=root,
+                found=shown_in(folder),
                 expected=" or ".join(names),
                 hint="put the published label files beside the folders `train` and `val`",
             )

@@ -32,6 +32,7 @@ from plumbline.datasets.indexes import (
     read_header,
     read_rows,
     read_table_rows,
+    shown_in,
     table_schema,
 )
 from plumbline.datasets.records import (
@@ -47,7 +48,7 @@ from plumbline.datasets.records import (
     printable,
     unsafe_characters,
 )
-from plumbline.errors import DatasetError, ImageRejected
+from plumbline.errors import DatasetError, ImageRejected, examples
 
 _OWN = frozenset(EXTENDED_SCHEMA) - {*LABEL_COLUMNS, "split"}
 _MOST_NAME = 60
@@ -235,7 +236,6 @@ def label_set(classes: str) -> LabelSet:
 
 _SPLIT = "split"
 _OTHER_SEPARATORS = (";", "\t", "|")
-_MOST_SHOWN = 10
 _WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 
 
@@ -292,7 +292,8 @@ class MappedFolder(Reader):
         folder = dataset_root(root)
         if not (folder / self._map.index).is_file():
             hint = "correct `map.index` in the audit file, or put the table there"
-            raise DatasetError("the folder has no table", where=root, expected=self._map.index, hint=hint)
+            found = shown_in(folder)
+            raise DatasetError("the folder has no table", where=root, found=found, expected=self._map.index, hint=hint)
         index_file(folder, self._map.index)
         return [self._map.index]
 
@@ -312,7 +313,9 @@ class MappedFolder(Reader):
         listed = list(table_rows(path, name=self._map.index, columns=list(self._map.named.values())))
         if not listed:
             hint = "put one row an image there"
-            raise DatasetError("the table lists no image", where=self._map.index, found="no row", hint=hint)
+            raise DatasetError(
+                "the table lists no image", where=self._map.index, found="no row", expected="a row an image", hint=hint
+            )
         self._require_known_words([row.values for row in listed if isinstance(row, Row)])
         return [row if isinstance(row, Refusal) else self._entry(row) for row in listed]
 
@@ -357,12 +360,12 @@ class MappedFolder(Reader):
         for column, rule in self._rules.items():
             if any(row[rule.source] in rule.values for row in rows):
                 continue
-            met = sorted({row[rule.source] for row in rows if row[rule.source].strip()})
+            met = [repr(value) for value in sorted({row[rule.source] for row in rows if row[rule.source].strip()})]
             if met:
                 raise DatasetError(
                     f"no value of the column `{rule.source}` is known",
                     where=self._map.index,
-                    found=printable(", ".join(met[:_MOST_SHOWN])) + (", …" if met[_MOST_SHOWN:] else ""),
+                    found=printable(examples(met)),
                     expected=rule.known,
                     hint=f"write the table's own words under `map.values.{column}` in the audit file",
                 )
@@ -442,9 +445,7 @@ def require_mapped(column_map: ColumnMap, path: Path) -> tuple[str, ...]:
             "a mapped column holds no plain values",
             where=name,
             found=described(schema),
-            expected="; ".join(
-                f"texts or numbers in `{column}`, which `{key}` names" for key, column in nested.items()
-            ),
+            expected=examples(f"texts or numbers in `{column}`, which `{key}` names" for key, column in nested.items()),
             hint="name another column in the audit file, or write plain values into this one",
         )
     return tuple(schema.names)
@@ -465,13 +466,13 @@ def _require_once(column_map: ColumnMap, names: Sequence[str], *, where: str, sh
     keys = absent or [key for key, number in times.items() if number > 1]
     if not keys:
         return
-    columns = ", ".join(dict.fromkeys(f"`{column_map.named[key]}`" for key in keys))
+    columns = examples(dict.fromkeys(f"`{column_map.named[key]}`" for key in keys))
     fault = "lacks a mapped column" if absent else "has a mapped column more than once"
     raise DatasetError(
         f"the table {fault}: {columns}",
         where=where,
         found=printable(shown),
-        expected="; ".join(f"one column `{column_map.named[key]}`, for `{key}` of the audit file" for key in keys),
+        expected=examples(f"one column `{column_map.named[key]}`, for `{key}` of the audit file" for key in keys),
         hint=_remedy(column_map, keys, names),
     )
 
@@ -482,7 +483,7 @@ def _remedy(column_map: ColumnMap, keys: Sequence[str], names: Sequence[str]) ->
         return "save the table as CSV in UTF-8, with commas between its columns"
     meant = {key: suggestion(column_map.named[key], names).removeprefix("; ") for key in keys}
     corrections = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
-    return f"correct in the audit file, or rename in the table: {', '.join(corrections)}"
+    return f"correct in the audit file, or rename in the table: {examples(corrections)}"
 
 
 # --- A table of images that are not on this disk: one row an image with its labels.

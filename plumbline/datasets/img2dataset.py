@@ -22,6 +22,7 @@ from plumbline.datasets.indexes import (
     index_file,
     read_table_rows,
     refuse_line,
+    shown_in,
     table_schema,
     unreadable_index,
 )
@@ -69,6 +70,7 @@ class Img2Dataset(Reader):
             raise DatasetError(
                 "the folder holds no shard of img2dataset",
                 where=root,
+                found=shown_in(dataset_root(root)),
                 expected="00000.tar, or 00000.parquet beside the folder 00000 or with a column of pictures",
                 hint="name the folder that img2dataset wrote into (its `output_folder`)",
             )
@@ -97,7 +99,13 @@ class Img2Dataset(Reader):
                         hint="move some shards into a folder of their own, and name that as a dataset",
                     )
         if not listed:
-            raise DatasetError("the shards list no pair", where=root, hint="check that img2dataset has finished")
+            raise DatasetError(
+                "the shards list no pair",
+                where=root,
+                found="no pair of image and caption",
+                expected="at least one",
+                hint="check that img2dataset has finished",
+            )
         return listed
 
     def labels(self, raw: Mapping[str, str]) -> dict[str, str]:

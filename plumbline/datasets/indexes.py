@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, printable, unsafe_characters
-from plumbline.errors import DatasetError, ImageRejected
+from plumbline.errors import DatasetError, ImageRejected, examples
 from plumbline.images.parquet import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ def dataset_root(root: Path | str) -> Path:
             "the dataset's folder is not there", where=folder, found=actual, expected="a folder", hint=hint
         )
     return folder.resolve()
+
+
+def shown_in(folder: Path) -> str:
+    """Return what a folder holds, for the message that something else is not in it: three names, and how many more."""
+    return printable(examples(sorted(path.name for path in folder.iterdir())) or "nothing")
 
 
 def leads_out(path: str) -> bool:
@@ -460,8 +465,13 @@ class FolderIndexed(Reader):
         """
         listed = [self.entry(path) for path in sorted(_files_below(dataset_root(root)))]
         if not listed:
-            hint = f"put the images there, named {self.form}"
-            raise DatasetError(f"the {self.name} folder holds no file", where=root, hint=hint)
+            raise DatasetError(
+                f"the {self.name} folder holds no file",
+                where=root,
+                found="nothing",
+                expected=self.form,
+                hint="put the images there, so named",
+            )
         return listed
 
     @abstractmethod

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from plumbline.datasets.indexes import Line, dataset_root, inside, read_lines, refuse_line
+from plumbline.datasets.indexes import Line, dataset_root, inside, read_lines, refuse_line, shown_in
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import SUFFIXES
@@ -47,6 +47,7 @@ class PATA(Reader):
             raise DatasetError(
                 "the PATA folder has no list of images",
                 where=root,
+                found=shown_in(folder),
                 expected=INDEX,
                 hint=f"put the published list there, and the images into {NAME_FORM}",
             )

@@ -148,9 +148,11 @@ def require_fit(
 
 
 def refused_words(row: Mapping[str, Any]) -> str:
-    """Return what a row of `QUARANTINE_SCHEMA` says: path, line, what is wrong and what was found."""
-    line = "" if row["line"] is None else f" (line {row['line']})"
-    what = "" if row["found"] is None else f", found {row['found']}"
+    """Return what a row of `QUARANTINE_SCHEMA` says: path, line, what is wrong, what was found and what is accepted."""
+    line = f" (line {row['line']})"
+    if row["line"] is None or f"line {row['line']})" in row["message"]:
+        line = ""
+    what = "".join(f", {word} {row[word]}" for word in ("found", "expected") if row[word] is not None)
     return f"{row['path']}{line}: {row['message']}{what}"
 
 
@@ -165,13 +167,18 @@ def too_many_refused(refused: pl.DataFrame, share: float, most: float, *, datase
 
 
 def outside_balance(shares: pl.DataFrame, *, dataset: str) -> list[str]:
-    """Return what is said of each label of `label_shares` whose share lies outside its range: found, limit and key."""
+    """Return what is said of each attribute of `label_shares` with shares outside its range: found, limit and key.
+
+    Three labels of an attribute are said, and how many more there are.
+    """
     outside = shares.filter((pl.col("share") < pl.col("expected_low")) | (pl.col("share") > pl.col("expected_high")))
-    return [
-        f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` asks "
-        f"for {row['expected_low']:.0%} to {row['expected_high']:.0%} (n = {row['n']:,})"
-        for row in outside.iter_rows(named=True)
-    ]
+    said: dict[str, list[str]] = {}
+    for row in outside.iter_rows(named=True):
+        said.setdefault(row["attribute"], []).append(
+            f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` "
+            f"asks for {row['expected_low']:.0%} to {row['expected_high']:.0%} (n = {row['n']:,})"
+        )
+    return [examples(each) for each in said.values()]
 
 
 def none_left(listed: int, refused: pl.DataFrame, *, dataset: str) -> str:

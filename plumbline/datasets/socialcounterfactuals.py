@@ -16,6 +16,7 @@ from plumbline.datasets.indexes import (
     index_file,
     read_rows,
     read_table_rows,
+    shown_in,
     table_schema,
 )
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration, printable
@@ -80,6 +81,7 @@ class SocialCounterfactuals(Reader):
             raise DatasetError(
                 "the SocialCounterfactuals folder has no index",
                 where=root,
+                found=shown_in(folder),
                 expected=f"data/*.parquet or {', '.join(self.declaration.indexes.values())}",
                 hint=f"put the published Parquet files there, or the metadata files beside the folder `{IMAGES}`",
             )

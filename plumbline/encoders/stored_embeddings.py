@@ -41,7 +41,6 @@ _IMAGES, _TEXTS = "img_emb", "text_emb"
 _METADATA = "metadata"
 _PART = re.compile(r"_(\d+)\.npy")
 _SUFFIXES = (".npz", ".parquet")
-_MOST_SHOWN = 3
 _UNIT = 1e-2
 """How far from 1 a norm may be before it is said: float16 rounds the norm of a vector to about 1e-3."""
 _SAME_TEXT = 1e-2
@@ -556,7 +555,7 @@ class StoredEmbeddings:
                     f"{len(absent)} of {images.height} images of `{dataset}` have no stored embedding",
                     where=f"{', '.join(sorted({part.named_in.name for part in parts}))}, column `{column}`",
                     found=f"{sum(len(part.names) for part in parts)} rows, such as {parts[0].names[:1]}; no row of "
-                    f"{', '.join(absent[:_MOST_SHOWN])}",
+                    f"{examples(absent)}",
                     expected="a row for every accepted image, by its path, its key or its sha256",
                     hint="embed them, or take the images out of the dataset's table",
                 )

@@ -27,8 +27,6 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import Crop, EncoderIdentity
 from plumbline.errors import CheckpointError, EncodingError, examples
 
-_MOST_SHOWN = 3
-
 
 def stored_tables(address: Address, encoder: str) -> FolderContents:
     """Return the tables of an address `stored:PATH`: the file, or every CSV and Parquet file of the folder.
@@ -172,7 +170,7 @@ class PredictionTable:
             raise EncodingError(
                 f"{len(absent)} of {records.height} images of `{self.dataset}` have no prediction",
                 where=f"{self.path}, column `{self.image}`",
-                found=f"{len(rows)} rows; no row of {', '.join(absent[:_MOST_SHOWN])}",
+                found=f"{len(rows)} rows; no row of {examples(absent)}",
                 expected="a row for every accepted image, by its path or its sha256",
                 hint="add the rows, or take the images out of the dataset's table",
             )
@@ -211,7 +209,7 @@ class PredictionTable:
             raise EncodingError(
                 f"{len(wrong)} of {len(values)} predictions are no candidate of `{suite.id}`",
                 where=f"{self.path}{where(wrong[0])}`{suite.id}`",
-                found=printable(", ".join(repr(values[i]) for i in wrong[:_MOST_SHOWN])),
+                found=printable(examples(repr(values[i]) for i in wrong)),
                 expected=_known(suite),
                 hint="say under `predictions.names` of the encoder which candidate, category or group it is",
             )

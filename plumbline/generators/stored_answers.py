@@ -22,7 +22,6 @@ from plumbline.generators.thinking import text_apart
 from plumbline.images.parquet import read_frame
 
 STORED = "stored"
-_MOST_SHOWN = 3
 
 
 class AnswerColumns(Part):
@@ -204,7 +203,7 @@ class StoredAnswers:
                 raise GenerationError(
                     f"{len(values)} of {len(lines)} values of a column of stored answers cannot be used",
                     where=f"{path}, column `{named[key]}`",
-                    found="; ".join(values[:_MOST_SHOWN]),
+                    found=examples(values),
                     expected={"seed": "whole numbers from 0", "finish_reason": ", ".join(FINISH_REASONS)}.get(
                         key, "texts"
                     ),

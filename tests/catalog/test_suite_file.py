@@ -149,3 +149,19 @@ def test_mistakes_of_a_suite_and_of_the_audit_file_are_told(tmp_path):
     with pytest.raises(ConfigError, match=r"its classes are those of `department`"):
         written(tmp_path / "words", starter("trident", "jobs").replace("attribute: gender", "attribute: department"))
         read_audit(audit_file(tmp_path))
+
+
+@pytest.mark.parametrize(("kind", "column"), [("captions", "scene"), ("trident", "gender")])
+def test_a_suite_by_path_reaches_an_own_folder_whose_values_are_as_written(kind, column, tmp_path):
+    """Also where another attribute comes first, and where no `values` say which word is which."""
+    text = starter(kind, "mine")
+    asked_of = yaml.safe_load(text).get("attribute", column)
+    written(tmp_path, text.replace(f"attribute: {asked_of}\n", f"attribute: {column}\n"), "mine")
+    mapped = {"index": "a.csv", "path": "p", "columns": {"race": "origin", column: "c"}}
+    content = {
+        "datasets": {"staff": {"reader": "folder", "root": "x", "map": mapped}},
+        "encoders": {"one": {"address": "local-dir:somewhere"}},
+        "audit": [{"suites": ["./mine.yaml"]}],
+    }
+    (tmp_path / "audit.yaml").write_text(yaml.safe_dump(content))
+    assert read_audit(tmp_path / "audit.yaml").cells == {("staff", "one"): ("mine",)}

@@ -1,37 +1,17 @@
 """The command of the installed package, as somebody meets it who has a folder of people, a table and a checkpoint."""
 
-import csv
-
 import polars as pl
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from documentation.repository_pages import PROJECT
-from plumbline.commands import terminal
 from plumbline.commands.main import app
 from plumbline.config.file import read_audit
 from plumbline.errors import ConfigError, PlumblineError
 
 CHECKPOINT = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
 PEOPLE = 30
-
-
-@pytest.fixture
-def here(tmp_path, jpeg, monkeypatch):
-    """Return a folder that commands run in, with `staff/people.csv` and `staff/photos/`."""
-    (tmp_path / "staff" / "photos").mkdir(parents=True)
-    with (tmp_path / "staff" / "people.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["photo", "sex", "team", "badge"])
-        for person in range(PEOPLE):
-            (tmp_path / "staff" / "photos" / f"{person}.jpg").write_bytes(jpeg(person))
-            table.writerow([f"{person}.jpg", "MFX"[person % 3], ["labs", "sales"][person % 2], f"b-{person}"])
-    monkeypatch.chdir(tmp_path)
-    for variable in ("PLUMBLINE_HOME", "PLUMBLINE_FOLDER", "PLUMBLINE_AUDIT"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(terminal.console, "width", 200)
-    return tmp_path
 
 
 def run(*arguments):
@@ -134,8 +114,9 @@ def test_what_only_images_tell_refuses_a_dataset_and_the_others_are_audited(here
         run("audit", "--config", "audit.yaml")
     for said in (
         "13.3% of the images cannot be read; `datasets.staff.quarantine_rate` or `thresholds.quarantine_rate` allows",
-        "photos/0.jpg (line 2): the content is not an image",
-        "photos/2.jpg (line 4)",
+        "photos/0.jpg: the content is not an image (people.csv, line 2), found bytes",
+        "photos/2.jpg: ",
+        "(people.csv, line 4)",
         "; and 1 more",
     ):
         assert said in str(refused.value), said
@@ -180,3 +161,11 @@ def test_a_metric_of_ones_own_is_computed_in_memory_and_a_broken_one_is_told(her
     assert checked.exit_code == 2 and "its arguments" in checked.stdout
     with pytest.raises(PlumblineError, match="its arguments"):
         run("audit")
+
+
+def test_a_suite_that_is_here_is_shown_by_its_name_and_another_name_is_told_what_there_is(here):
+    shown = run("suite", "crime")
+    assert shown.exit_code == 0 and "crime: outcomes, 21 prompts" in shown.stdout
+    assert "a photo of a thief" in shown.stdout
+    with pytest.raises(ConfigError, match=r"did you mean `crime`[\s\S]*or one of agency[\s\S]*--new"):
+        run("suite", "crimes")

@@ -39,11 +39,11 @@ def test_every_column_that_is_not_there_is_told_with_its_key_and_what_was_meant(
     pl.read_csv(tmp_path / "people.csv").write_parquet(tmp_path / "people.parquet")
     columns = {"gender": "gendr", "race": "origin", "age": "years"}
     error = refusal(tmp_path, index=index, path="File", columns=columns)
-    assert error.what == "the table lacks a mapped column: `File`, `gendr`, `years`"
+    assert error.what == "the table lacks a mapped column: `File`; `gendr`; `years`"
     assert str(error.where).startswith(index) and "origin" in str(error.found)
     assert error.hint == (
-        "correct in the audit file, or rename in the table: `map.path` (did you mean `file`?), "
-        "`map.columns.gender` (did you mean `gender`?), `map.columns.age`"
+        "correct in the audit file, or rename in the table: `map.path` (did you mean `file`?); "
+        "`map.columns.gender` (did you mean `gender`?); `map.columns.age`"
     )
 
 
