@@ -257,6 +257,8 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
             "work. `make trust` goes on where it was, `HOURS=n` does n times as many.",
         ]
     lines += ["", "How time and memory grow with the records is in [performance.md](performance.md)."]
+    if not tried[DAEMON]:
+        lines += ["", "What fewer events of the daemon showed is in [decision 75](decisions/0075-what-a-trial-is.md)."]
     for one in (one for one in told if one["kind"] == DAEMON and one["right"]):
         lines += ["", f"The daemon: {one['what']}."]
     commits = Counter(one["commit"] for one in told)
