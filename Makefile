@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-language bench-notebook bench-growth bench-utility trust hashes docs notebooks screenshots ui report clean help
+        bench-generation bench-incremental bench-language bench-notebook bench-growth bench-utility trust graph hashes docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,6 +51,9 @@ check: $(READY)  ## ruff, import-linter, circles of imports, dead names, mypy
 
 fingerprints: $(READY)  ## what dear results give for a small input, kept anew after a version was raised
 	RENEW_FINGERPRINTS=1 $(BIN)/python -m pytest tests/fingerprints
+
+graph: $(READY)   ## the snapshot of the asset graph, written anew after an asset was added or changed
+	RENEW_GRAPH=1 $(BIN)/python -m pytest tests/orchestration/test_graph.py
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios
 	@for b in statistics mitigation ingestion encoders; do $(BIN)/python -m benchmarks.$$b || exit 1; done

@@ -61,6 +61,26 @@ logits; `provenance` goes the way back, from a row to the folder.
 """
 
 
+_PLACES = """
+## Where to look
+
+| To change | Look in |
+|---|---|
+| what an interval or p is | `plumbline/statistics`: one idea a module |
+| how p is corrected | `plumbline/statistics/multiplicity.py`; of findings `plumbline/report/findings.py` |
+| what counts as evidence, and power | `plumbline/metrics/evidence.py` |
+| a question of the scorecard | `QUESTIONS` in `plumbline/report/scorecard.py` |
+| what is on the first page | `plumbline/report/page.py`, its findings `plumbline/report/findings.py` |
+| the words of a reason | `plumbline/reasons.yaml` |
+| which file is refused, in which words | `plumbline/images/decoding.py`; index lines: `plumbline/datasets/indexes.py` |
+| keys of the audit file and their messages | `plumbline/config` |
+| the digest of a checkpoint | `plumbline/checkpoints/folders.py`; with its settings `plumbline/encoders/encoder.py` |
+| when a result is out of date | `plumbline/recording.py` notes what it read, `storage/builds.py` keeps that, \
+`assets/up_to_date.py` compares; versions of code: `plumbline/provenance/code_versions.py` |
+| what one audit computes, and in which order | `orchestration/audit_plan.py` |
+"""
+
+
 def architecture_page() -> str:
     """Return the page, in Markdown."""
     layers = [f"- `{name}`: {_sentence(name)}" for name in _APPLICATION]
@@ -83,6 +103,7 @@ def architecture_page() -> str:
         + "\n".join(steps)
         + "\n"
         + _REST
+        + _PLACES
     )
 
 

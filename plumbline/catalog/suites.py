@@ -28,7 +28,7 @@ AS_WRITTEN = "as_written"
 VARIANT_OF = {
     "agency_photo": "agency", "communion_photo": "communion", "crime_words": "crime", "perception_words": "perception",
 }  # fmt: skip
-"""Other readings of a published suite, of the same images; they are asked where an audit file names them."""
+"""Other readings of a published suite -> that suite: not asked by default, only where an audit file names them."""
 GENDERS = ("man", "woman")
 RELEASED = "released"
 """The wording of the Trident prompts in the released code."""
@@ -46,9 +46,9 @@ SCENE_SUITES = ("pata_captions",)
 UTILITY = "utility"
 """The family of suites whose candidates are the classes of things."""
 ZERO_SHOT = "zero_shot"
-"""The suite of a dataset's own classes, see `plumbline.catalog.suites`; it has no file of prompts."""
+"""The suite of a dataset's own classes, see `zero_shot_suite`; it has no file of prompts."""
 VARIANT_SUITES = ("crime_pooled", "agency_photo", "communion_photo", "crime_words", *SCENE_SUITES)
-"""Outcome suites that are variants of another."""
+"""Outcome suites with another's words or scenes: left out where tasks are compared, and of what labels are named."""
 
 
 @dataclass(frozen=True)

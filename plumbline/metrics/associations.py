@@ -79,7 +79,8 @@ class Associations:
     statistic : (m,) float64
         Mean cosine of the first group minus that of the second; positive: the word lies closer to the first.
     effect_size : (m,) float64
-        The statistic in standard deviations over all images (Cohen's d).
+        The statistic over the standard deviation of all images (eq. 4): not Cohen's d, whose standard deviation is
+        within groups; with equal groups it stays within -2 and 2.
     p_value : (m,) float64
         Of the permutation test of "the groups are exchangeable".
     exact : bool

@@ -41,12 +41,12 @@ FOUR_FIFTHS = 0.8
 
 @dataclass(frozen=True)
 class MaxSkew:
-    """Largest relative gap between groups, see `max_skew`.
+    """Relative gap between groups: by default the mean over all pairs, see `max_skew`.
 
     Attributes
     ----------
     value : float
-        At least 0; 0 is parity, 0.5 is "50% more often". nan if no pair is defined.
+        At least 0; 0 is parity. Of two groups, 0.5 is "50% more often". nan if no pair is defined.
     per_event : (e,) float64
         The same for each event alone.
     pairs : (p,) or (e, p) float64
@@ -344,8 +344,8 @@ def impact_ratio(
     -------
     Estimate or EstimateArray
         One event, or (e,). In [0, 1], 1 is parity; an interval where it is asked for; `reason` says "below four fifths"
-        under 0.8, a rule for selections that people wish for: of a harmful event it is a screening value only. nan if
-        the event never happens: there is then nothing to share out.
+        under 0.8. The four-fifths rule is about favourable outcomes such as hiring; for a harmful event it only flags
+        rows to look at. nan if the event never happens, or with fewer than two groups that have images.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def impact_ratio(
         counts,
         totals,
         batched_impact_ratio,
-        lambda value: joined(empty_groups_reason(totals), impact_ratio_reason(value)),
+        lambda value: joined(empty_groups_reason(totals), impact_ratio_reason(value, totals)),
     )
 
 
@@ -371,8 +371,10 @@ def batched_impact_ratio(event_counts: NDArray[Any], group_totals: NDArray[Any])
     return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
 
 
-def impact_ratio_reason(ratio: float) -> Reason | None:
-    """Return the reason that an impact ratio is undefined, or that it falls under the four-fifths rule."""
+def impact_ratio_reason(ratio: float, totals: NDArray[Any]) -> Reason | None:
+    """Return the reason that an impact ratio of (g,) totals is undefined, or falls under the four-fifths rule."""
+    if np.count_nonzero(totals) < 2:
+        return reason("under_two_groups_with_images")
     if np.isnan(ratio):
         return reason("event_never_happens")
     # 80/1000 over 100/1000 is 0.8 on paper and a rounding error less in binary.
@@ -440,8 +442,8 @@ class Resamples:
     clusters : int or None
         How many clusters were resampled; None: single images.
     mixing : (g, g) or (e, g, g) float or None
-        Which groups' images a group has after a permutation, see `strata_mixing`, or has by event; None: as many as
-        there are of each.
+        [i, j]: share of the images dealt to group i that come from group j, see `strata_mixing`; by event where events
+        are permuted apart. None: proportional to group sizes.
     errors, of_permuted : dict
         The errors of levels, and the values of permuted tables, that were asked for.
     """
@@ -592,10 +594,10 @@ class Statistic:
     value : callable
         (..., e, g) event counts and (..., 1, g) totals to (...): a mean over the events.
     over : {"pairs", "strata"} or None
-        Of disparities, which chance alone moves away from parity: whether of every event the mean over pairs of groups
-        is taken or the largest pair; see `plumbline.statistics.maxima.Disparity`. None: no comparison of groups.
+        How gaps are combined: "pairs", the mean over pairs of groups; "strata", the largest pair of each event, then
+        the mean over events; see `plumbline.statistics.maxima.Disparity`. None: no comparison of groups.
     scale : {"difference", "relative", "ratio"}
-        What is told of two rates.
+        How two rates are compared.
     pairs : bool
         Whether it is over pairs of groups, some of which may be undefined.
     """
@@ -711,7 +713,7 @@ def disparity_rows(
         if each.pairs:
             note = undefined_pairs_reason(*undefined_pairs(draws.table[:-1], sizes))
         elif each.metric == "impact_ratio":
-            note = impact_ratio_reason(estimate.value)
+            note = impact_ratio_reason(estimate.value, sizes)
         columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
         columns |= detectable_columns(
             draws.permuted[..., :-1, :],

@@ -102,7 +102,7 @@ def equal_opportunity_gap(
         With predictions: the true class and the group of each image; one that lacks either is left out.
     interval : bool or MetricSettings
         Whether interval and p of the mean over classes are computed, as the rows of an audit have them; settings
-        instead of True say how often is drawn.
+        in place of True set the number of draws.
     seed : int or Generator
         Of the draws.
 

@@ -1,4 +1,4 @@
-"""What a row of the metric table is evidence of: a difference, none that can be seen, or none beyond a margin.
+"""What a row of the metric table is evidence of: a difference, no difference beyond a margin, or nothing.
 
 Two columns follow from the whole table: `smallest_detectable`, at the p that the correction required in this audit,
 and `equivalence_q`, against the margins of the audit file. `state` reads a row. Tables of changes have the first of
@@ -20,14 +20,14 @@ from plumbline.statistics.multiplicity import CORRECTED_TOGETHER, add_reasons, q
 from plumbline.statistics.power import COLUMNS, LEVELS, effect_size, required_p, value_at
 
 State = Literal["evidence", "no_evidence", "evidence_of_none"]
-"""Evidence of a difference; no evidence of one; evidence that there is none beyond the margin of the audit file."""
+"""Evidence of a difference; no evidence of one; evidence of no difference beyond the margin of the audit file."""
 
 
 def state(row: Mapping[str, Any], *, significance: float = 0.05) -> State | None:
     """Return what a row is evidence of; None where nothing was tested.
 
-    It is evidence of a difference where q (p, without a q) is below the level, whatever the margin; of none beyond the
-    margin where `equivalence_q` is below it.
+    It is evidence of a difference where q (p, without a q) is below the level, whatever the margin; of no difference
+    beyond the margin where `equivalence_q` is below it.
     """
     tested = [row[name] for name in ("q", "p") if row[name] is not None and row[name] == row[name]]
     if tested and tested[0] < significance:
@@ -50,10 +50,9 @@ def states(table: pl.DataFrame, *, significance: float = 0.05) -> pl.Series:
 def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0.05) -> pl.DataFrame:
     """Fill `smallest_detectable`, at the p with which the correction would have rejected each row within its family.
 
-    Estimates that can err to both sides of the null get their columns by level here, from the standard error that
-    their interval implies: the distance from the null that is found; nan where too few sets make any p small enough,
-    or where a row says so of a level.
-    `reason` says where nothing is told.
+    Where an estimate may fall on either side of its null value, `detectable_*` is computed here, from the standard
+    error that its interval implies. It is nan at levels that p cannot reach, as with too few sets. `reason` says why a
+    value is missing.
     """
     error = (pl.col("ci_high") - pl.col("ci_low")) / (2 * _quantile(confidence))
     of_error = _errs_to_both_sides() & pl.col("p").is_not_nan() & error.is_finite() & (error > 0)

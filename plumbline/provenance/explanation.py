@@ -1,4 +1,4 @@
-"""The prompts of a suite, those that a number is about before the others."""
+"""The explanation of one row: its prompts, the images that move it, its chain back to the sources, and its page."""
 
 from __future__ import annotations
 

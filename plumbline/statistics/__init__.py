@@ -1,4 +1,4 @@
-"""Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
+"""Uncertainty: intervals, resampling, permutation tests, power, multiple testing, seeds."""
 
 from plumbline.statistics.bootstrap import jackknife_tables, resample_tables
 from plumbline.statistics.estimates import Estimate

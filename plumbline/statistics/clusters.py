@@ -124,8 +124,8 @@ def cluster_wilson(
 
     The effective sample size is n over the design effect, the cluster-robust variance over that of independent images,
     at most n, times (t quantile of n - 1 / t quantile of df)² for the few degrees of freedom df of that variance
-    (Korn & Graubard 1998, eq. 2.5; they take clusters - 1, here it is `variance_freedom`). Where all images agree there
-    is no variance to see: it is the number of clusters.
+    (Korn & Graubard 1998, eq. 2.5; they take clusters - 1, here it is `variance_freedom`). Where all images agree the
+    variance is 0, and the effective sample size is the number of clusters.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def variance_freedom(share: float, per_cluster: float, clusters: int, images: in
     Satterthwaite's (1946), 2 / (k / c + 2 / (c - 1)) of c clusters whose shares have the excess kurtosis k: where few
     clusters have the event, their observed variance says little. k is that of a beta distribution with the mean and the
     variance of the clusters' shares, weighted by 1 - clusters / images, since clusters of single images vary as the
-    share says. At least `LEAST_FREEDOM`, or clusters - 1.
+    share says. Never below the smaller of `LEAST_FREEDOM` and clusters - 1.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Confidence intervals: Wilson's for proportions, and the bootstrap's BCa for everything else."""
+"""Intervals: Wilson's for proportions, MOVER for their means; BCa, bootstrap-t and percentile of resamples."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def bca_array(
 
     With the bias z0 = Phi^-1(share of replicates below the value, ties half) and the acceleration a, the end of level
     alpha is the quantile of the replicates at Phi(z0 + z / (1 - a z)), z = z0 + Phi^-1(alpha). Max Skew is biased
-    upwards under resampling, so that percentile intervals lie too high; BCa moves them back.
+    upwards under resampling, so that percentile intervals lie too high; BCa moves them back in part; of disparities
+    see `plumbline.statistics.maxima`.
 
     One rule holds for degenerate cases (docs/decisions/0036-one-bca.md):
 

@@ -323,8 +323,8 @@ def upper_p_values(observed: ArrayLike, draws: ArrayLike) -> NDArray[np.float64]
 def p_value(observed: float, permuted: ArrayLike, *, alternative: Literal["greater", "less"] = "greater") -> float:
     """Return (1 + permutations at least as extreme) / (1 + permutations) (Phipson & Smyth 2010).
 
-    The +1 counts the data among the permutations, so that p is never 0 and the test keeps its level exactly. Where none
-    of several thousand is as extreme, p is that of the fitted tail, see `tail_p_values`.
+    The +1 counts the data among the permutations, so that p is never 0 and the test keeps its level. Where none of
+    several thousand is as extreme, p is that of the fitted tail, an approximation, see `tail_p_values`.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ computed at some levels of p (`LEVELS`) beside the row; which p an audit require
 The power of a permutation test is the share of simulated alternatives beyond its critical value; a critical value below
 1 / (1 + draws) comes from the tail that is fitted to the draws, as p does there. Where few draws or a fitted tail
 decide, audits differ in their critical value, and in some there is none: each alternative then meets that of another
-audit. Alternatives are the first draws, moved by a few differences; between these is interpolated.
+audit. Alternatives are the first draws, moved by a few differences; values in between are interpolated.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def detectable_value(
     Returns
     -------
     Detectable
-        nan where fewer audits find even a difference of 12 standard errors, or the largest that the pooled rate
-        allows, and at levels that p cannot reach.
+        nan where fewer than `POWER` of the audits would find the largest difference that is tried (12 standard errors,
+        or what the pooled rate allows), and at levels that p cannot reach.
     """
     size, e = sizes[0].astype(np.float64), counts.shape[1]
     total = size.sum(axis=-1)

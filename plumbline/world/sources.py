@@ -66,8 +66,20 @@ def seed(purpose: str, name: str | None = None) -> int:
         `training`, `auditing` or `measuring`.
     name : str, optional
         The data source to train on, or the dataset folder to audit.
+
+    Raises
+    ------
+    ConfigError
+        Of a name that has no seed.
     """
     entry = world_data("sources.yaml")["seeds"][purpose]
+    if name is not None and name not in entry:
+        raise ConfigError(
+            "a planted folder has a seed of its own",
+            where=f"plumbline/world/sources.yaml, seeds.{purpose}",
+            found=name,
+            expected=f"one of {', '.join(entry)}",
+        )
     return int(entry if name is None else entry[name])
 
 

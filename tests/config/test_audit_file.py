@@ -256,8 +256,9 @@ def test_every_dataset_and_every_family_is_in_the_shipped_audit():
     assert {audit.datasets[name].reader for name in audit.pair_datasets} == set(IMAGE_TEXT_PAIRS)
     assert set(audit.audited_datasets) == set(audit.datasets) - set(audit.pair_datasets)
     assert {model for _, model in audit.cells} == set(audit.encoders)
-    assert {entry.root.removeprefix("planted:") for entry in audit.datasets.values()} == set(KINDS)
-    assert {entry.reader for entry in audit.datasets.values()} == set(reader_names()) - {"counts", "listing"}
+    why = "audit.yaml has a dataset of each planted folder and of each reader"
+    assert {entry.root.removeprefix("planted:") for entry in audit.datasets.values()} == set(KINDS), why
+    assert {entry.reader for entry in audit.datasets.values()} == set(reader_names()) - {"counts", "listing"}, why
 
 
 def test_a_file_based_on_another_says_only_what_differs(tmp_path):

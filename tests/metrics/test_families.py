@@ -43,7 +43,8 @@ def test_families_describe_themselves():
     assert list(FAMILIES)[:2] == ["outcome_metrics", "trident_metrics"]
     known = {suite.family for suite in (*all_suites(), zero_shot_suite(("a",), ZeroShotSettings()))}
     for family in FAMILIES.values():
-        assert len(family.about.description) > 200 and "  " not in family.about.description
+        about = family.about.description
+        assert len(about) > 200 and "  " not in about, f"{family.name} says what it measures in some sentences"
         assert family.about.title and set(family.needs) <= known
 
 

@@ -132,7 +132,7 @@ def skews(writer, suite, event, attribute, pooled):
     ratio = min(rates) / max(rates) if max(rates) else math.nan
     writer.add(
         "impact_ratio", "min_over_max", suite=suite, event=event, attribute=attribute, value=ratio, n=n,
-        reason=impact_ratio_reason(ratio),
+        reason=impact_ratio_reason(ratio, np.array([n, n])),
     )  # fmt: skip
 
 

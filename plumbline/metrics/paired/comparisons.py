@@ -602,7 +602,7 @@ def factor_effects(
         3. the chi-squared (Wald) p of the more biased checkpoint, for a disparity.
 
         So p is never below 1 - confidence while the interval holds 0. `q` is within
-        `plumbline.statistics.multiplicity.CORRECTED_TOGETHER`. Simulated coverage and level: docs/decisions, 12.
+        `plumbline.statistics.multiplicity.CORRECTED_TOGETHER`. Simulated coverage and level: docs/decisions/0012.
     """
     rows = chain.from_iterable(_dataset_rows(answered, pairs, settings) for answered in datasets)
     effects = add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), of="factor_effects")

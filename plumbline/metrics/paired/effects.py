@@ -319,7 +319,7 @@ def _drawn_values(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any
 # a mitigation.
 #
 # All that is compared on the same images and groups shares its draws; the caller says what the sides of a
-# pair are. Interval and p: docs/decisions, 12.
+# pair are. Interval and p: docs/decisions/0012.
 
 
 def paired_rows(

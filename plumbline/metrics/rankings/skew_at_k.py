@@ -153,7 +153,9 @@ def skew_at_k(
 ) -> SkewAtK | dict[Any, Estimate]:
     """Return Skew_g@k = ln(share of g among the k best / desired share of g) for every group (B.1, eq. 8).
 
-    0 is the desired share, above 0 the group is favoured: ln 2 is twice its desired share.
+    0 is the desired share, ln 2 is twice that. Against equal shares a value other than 0 may come from group sizes
+    alone: "ranked" asks whether the ranking prefers a group. p tests whether the ranking is independent of the groups,
+    whatever is desired.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def skew_at_k(
         Equal scores are ordered by id, by position where there are none.
     interval : bool or MetricSettings
         Whether interval and p of each group are computed, against equal shares or those of the ranked set; settings
-        instead of True say how often is drawn. k is then less than the number of images.
+        in place of True set the number of draws. k is then less than the number of images.
     seed : int or Generator
         Of the draws.
 
@@ -225,14 +227,15 @@ def max_skew_at_k(
 ) -> GroupSkew | Estimate:
     """Return the largest Skew@k over the groups (B.1), and whose it is: the first group's where several tie.
 
-    It is never below 0: shares cannot all be under the desired ones. So chance alone makes it positive.
+    It is never below 0: shares cannot all be under the desired ones. So chance alone makes it positive, and against
+    equal shares group sizes do.
 
     Parameters
     ----------
     scores, groups, k, desired, ids : as in `skew_at_k`
     interval : bool or MetricSettings
-        Whether interval and p are computed, against equal shares or those of the ranked set; settings instead of True
-        say how often is drawn. k is then less than the number of images.
+        Whether interval and p are computed, against equal shares or those of the ranked set; settings in place
+        of True set the number of draws. k is then less than the number of images.
     seed : int or Generator
         Of the draws.
 

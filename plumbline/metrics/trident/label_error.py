@@ -1,4 +1,4 @@
-"""Errors of an automatic label in rates by that label: corrected where the true label is known, else bounded.
+"""How errors of an automatic label distort rates by group: corrected where true labels are known, otherwise bounded.
 
 A rate among the images that are labelled `man` is a mixture: of the men among them and of the women who were mistaken
 for men. Where some images have a label of their own, the mixture is known and can be undone; where none has, the
@@ -34,7 +34,7 @@ class CorrectedRates:
     ----------
     rates : EstimateArray
         (..., C, 2) by class and true label, in [0, 1]; nan where the confusion matrix cannot be inverted
-        reliably. Ends are also nan where the interval lies entirely outside [0, 1], which indicates that label errors
+        reliably. Ends are also nan where the interval lies entirely outside [0, 1], which suggests that label errors
         depend on the outcome.
     raw : (..., C, 2) float64
         Before clipping to [0, 1].

@@ -238,9 +238,10 @@ def label_error_rows(test: ProbeTest, true: NDArray[np.int64]) -> Iterator[Row]:
 
     Where a class has images of known gender: `label_corrected`, the rates by automatic label with the labeller's own
     confusion in that class undone (`plumbline.metrics.trident.label_error.corrected_rates`), as P(class → probe) and
-    as macro accuracy. It assumes that errors do not depend on the model's answer: where it differs from `true_labels`,
-    they do. Elsewhere `label_error_low` and `label_error_high`: bounds of P(class → probe) if the labeller is wrong at
-    the assumed rate, on whichever images.
+    as macro accuracy. It assumes that errors do not depend on the model's answer, and that images of known gender are
+    like the others; a difference from `true_labels` beyond the intervals speaks against that. Elsewhere
+    `label_error_low` and `label_error_high`: bounds of P(class → probe) if the labeller is wrong at the assumed rate,
+    on whichever images.
 
     Parameters
     ----------
