@@ -159,9 +159,10 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
     committed = workspace.lake.require("metric_table")
     table = workspace.lake.read_table("metric_table", manifest=committed)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    inputs = report_inputs(workspace, committed, created=created)
+    seen = workspace.at_once()  # it looks up the audit file and manifests some hundred times
+    inputs = report_inputs(seen, committed, created=created)
     pages = partial(served.cell_pages, generators={one.id for one in inputs.lvlms})
-    page = render(table, inputs, explained=partial(quick_pages, workspace, table), pages=pages).encode()
+    page = render(table, inputs, explained=partial(quick_pages, seen, table), pages=pages).encode()
     commit_bytes(UPath(workspace.report), page)
     note("report", value=True)
     quality.index()

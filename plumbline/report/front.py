@@ -35,6 +35,7 @@ from plumbline.report.scorecard import (
     detectable,
     faces_of,
     interval_text,
+    not_ranked,
     question_of,
     scorecard,
     value_text,
@@ -255,7 +256,11 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     if len(models) == 1:
         return [f"{worst['model']}: {how_far}", _evident(_tested(card))]
     clearly = "most clearly biased" if worst["state"] == "evidence" else "most biased"
-    first = f"{worst['model']} is the {clearly} of {len(models)} {_PLURAL[kind]}: {how_far}"
+    ranked = [model for model in models if model not in not_ranked(card)]
+    of = f"{len(models)} {_PLURAL[kind]}"
+    if worst["model"] in ranked and len(ranked) < len(models):
+        of = f"{len(ranked)} {_PLURAL[kind]} asked on the same images"
+    first = f"{worst['model']} is the {clearly} of {of}: {how_far}"
     if worst["state"] == "measured":
         return [first, "No test says whether that is more than chance."]
     tested = _tested(where(card, question=worst["question"]))
@@ -329,21 +334,26 @@ def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> lis
 # --- A section a model.
 
 
+def _rank(model: str, ranked: Sequence[str], kind: Kind) -> str:
+    """Say where a model stands among those that were asked on the same images; empty of one that is alone."""
+    if model not in ranked:
+        return "Not ranked: it was asked on other images than most. "
+    if len(ranked) < 2:
+        return ""
+    return f"Rank {ranked.index(model) + 1} of {len(ranked)} {_PLURAL[kind]} (1 is the worst). "
+
+
 def section(
     model: str, card: pl.DataFrame, own: Sequence[Finding], inputs: ReportInputs, reading: Reading
 ) -> ModelSection:
     """Return what is said of one model, whichever is the worst."""
     cells, kind = where(card, model=model), where(card, model=model)["kind"][0]
-    place, models = asked_models(card, kind).index(model) + 1, len(asked_models(card, kind))
+    apart = not_ranked(card)
+    ranked = [each for each in asked_models(card, kind) if each not in apart]
     return ModelSection(
         model,
         kind,
-        _own_verdict(
-            cells,
-            f"Rank {place} of {models} {_PLURAL[kind]} (1 is the worst). " if models > 1 else "",
-            reading,
-            elsewhere=bool(own),
-        ),
+        _own_verdict(cells, _rank(model, ranked, kind), reading, elsewhere=bool(own)),
         tuple(_lines(model, card, inputs)),
         tuple(own),
     )

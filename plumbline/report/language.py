@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from plumbline.report.data import short_digest
-from plumbline.report.evidence import evidence, finding_of
+from plumbline.report.evidence import evidence, finding_of, titled
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import LvlmSummary, ReportInputs
 from plumbline.report.language_words import (
@@ -26,7 +26,7 @@ from plumbline.report.listings import LONGEST_LISTING, Listing
 from plumbline.report.numbers import confidence, count, interval, money, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
-from plumbline.report.vocabulary import attribute_title, sentence_start
+from plumbline.report.vocabulary import attribute_title
 
 
 def lvlm_listing(inputs: ReportInputs) -> Listing:
@@ -114,7 +114,7 @@ def _is_worst(row: Row, reading: Reading) -> bool:
 
 def _max_score_finding(row: Row, reading: Reading) -> Finding:
     tone = "bias" if _is_worst(row, reading) else "none"
-    short = f"most toxic texts are about {people(row['group'])}"
+    short = f"most toxic texts {'are ' * (tone in DIFFERENCES)}about {people(row['group'])}"
     return _finding(row, reading, tone, "toxicity", short, row["group"], share=True)
 
 
@@ -247,6 +247,6 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
 
 
 def _finding(row: Row, reading: Reading, tone: str, kind: str, short: str, *more: str, share: bool = False) -> Finding:
-    title = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
+    title = titled(tone, short)
     topic = (kind, row["dataset"], row["attribute"], *more)
     return finding_of(row, reading, tone=tone, topic=topic, short=title, share=share)

@@ -141,7 +141,8 @@ def points(share: float | None, *, decimals: int | None = None) -> str:
 def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit: str = "") -> str:
     """Write an interval with the precision of its wider end: `1.5–2.4`, `−0.10 to 0.32`.
 
-    An end that is not 0 is never written as 0, which would be no difference: it has as many digits more as it needs.
+    An end that is not 0 is never written as 0, which would be no difference, nor one below 1 as 1, which would be no
+    difference of a ratio: it has as many digits more as it needs.
 
     Parameters
     ----------
@@ -153,12 +154,16 @@ def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit:
     low, high = low * scale, high * scale
     decimals = _decimals(high if math.isfinite(high) and high != 0 else low, 2)
     joiner = " to " if low < 0 else "–"
-    return f"{_not_zero(low, decimals)}{joiner}{_not_zero(high, decimals)}{unit}"
+    return f"{_end(low, decimals)}{joiner}{_end(high, decimals)}{unit}"
 
 
-def _not_zero(value: float, decimals: int) -> str:
+def _end(value: float, decimals: int) -> str:
     text = _fixed(value, decimals)
-    return _fixed(value, _decimals(value, 1)) if value != 0 and text.strip("0.") == "" else text
+    if value != 0 and text.strip("0.") == "":
+        return _fixed(value, _decimals(value, 1))
+    if 0.5 < value < 1 and decimals and float(text) == 1:
+        return _fixed(value, _decimals(1 - value, 1))
+    return text
 
 
 def with_interval(written: str, ends: str) -> str:

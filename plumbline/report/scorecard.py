@@ -385,6 +385,7 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
 
     Models are in the order of the first question that tells two apart: one with evidence stands before one without, and
     among these the one whose interval ends further from no difference; equal ones are in the order of their names.
+    Those that were asked on other images than most (`not_ranked`) stand behind the others of their kind.
 
     Parameters
     ----------
@@ -422,9 +423,12 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
         if by_model and kind == by_id[name].kind
     ]
     order = {name: place for place, name in enumerate(by_id)}
-    ranked = _worst_first(cells, kinds)
-    cells.sort(key=lambda cell: (ranked[cell["model"]], order[cell["question"]]))
-    return pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row")
+    ranked, apart = _worst_first(cells, kinds), not_ranked(pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row"))
+
+    def place(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+        return kinds[cell["model"]], cell["model"] in apart, ranked[cell["model"]], order[cell["question"]]
+
+    return pl.DataFrame(sorted(cells, key=place), schema=SCORECARD_SCHEMA, orient="row")
 
 
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
@@ -708,9 +712,24 @@ def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> str:
 
 
 def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
-    """Return question -> the dataset that most models were asked it on; cells of others have other images."""
-    by_question = card.drop_nulls("dataset").group_by("question", maintain_order=True)
-    return {str(question): of_one["dataset"].mode(maintain_order=True)[0] for (question,), of_one in by_question}
+    """Return question -> the dataset that most models were asked it on, of equal ones the one with most images.
+
+    Cells of others have other images.
+    """
+    asked = card.drop_nulls("dataset").group_by("question", "dataset").agg(pl.len().alias("models"), pl.max("n"))
+    least_first = asked.sort("models", "n", "dataset", descending=[False, False, True], nulls_last=False)
+    return dict(least_first.select("question", "dataset").iter_rows())
+
+
+def not_ranked(card: pl.DataFrame) -> list[str]:
+    """Return the models that were asked every question of bias on another dataset than most models of the question.
+
+    Their sizes are those of other images, so that they have no place among the others.
+    """
+    usual = usual_datasets(card)
+    asked = [cell for cell in card.to_dicts() if cell["dataset"] and question_of(cell["question"]).of_bias]
+    compared = {cell["model"] for cell in asked if not elsewhere(cell, usual)}
+    return [model for model in dict.fromkeys(cell["model"] for cell in asked) if model not in compared]
 
 
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from plumbline.report.scorecard import (
     detectable,
     elsewhere,
     interval_text,
+    not_ranked,
     question_of,
     usual_datasets,
     value_text,
@@ -83,13 +84,15 @@ class Column:
 class ScoreTable:
     """The scorecard of one kind of models: (model, its cells in the order of the columns), worst first.
 
-    `elsewhere` are the datasets, with the number of images, that cells marked so were asked on.
+    `elsewhere` are the datasets, with the number of images, that cells marked so were asked on; `apart` is how many
+    models, the last ones, are not ranked with the others (`plumbline.report.scorecard.not_ranked`).
     """
 
     title: str
     columns: list[Column] = field(default_factory=list)
     rows: list[tuple[str, list[Cell]]] = field(default_factory=list)
     elsewhere: dict[str, int] = field(default_factory=dict)
+    apart: int = 0
 
 
 TITLES = {"encoder": "Encoders", "generator": "Generative models"}
@@ -97,7 +100,7 @@ TITLES = {"encoder": "Encoders", "generator": "Generative models"}
 
 def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
     """Return the scorecard (`plumbline.report.scorecard.SCORECARD_SCHEMA`) of each kind of models, in its order."""
-    tables, usual = [], usual_datasets(scorecard)
+    tables, usual, apart = [], usual_datasets(scorecard), not_ranked(scorecard)
     for (kind,), rows in scorecard.group_by("kind", maintain_order=True):
         table = ScoreTable(TITLES.get(str(kind), str(kind)))
         models = list(dict.fromkeys(rows["model"].to_list()))
@@ -118,7 +121,7 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
                 if row is not None and cells[model][-1].elsewhere:
                     table.elsewhere[row["dataset"]] = max(row["n"] or 0, table.elsewhere.get(row["dataset"], 0))
         table.rows.extend(cells.items())
-        tables.append(table)
+        tables.append(replace(table, apart=sum(model in apart for model in models)))
     return tables
 
 

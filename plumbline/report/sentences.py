@@ -95,7 +95,7 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
     if not cell.get("between"):
         return text
     # A mean over pairs, or over classes, is not the gap between the two groups that stand behind it.
-    for mean, joined in ((" over pairs", "; at the ends are "), (" over classes", "; ")):
+    for mean, joined in ((" over pairs", "; furthest apart are "), (" over classes", "; ")):
         if text.endswith(mean):
             return text + joined + cell["between"]
     return f"{text}: {cell['between']}"
@@ -153,7 +153,10 @@ def sureness(
     towards = _away if as_distance else dict
     ends = [f"{what}{text}" for what, row in each if (text := interval_text(towards({**cell, **_ends(row)})))]
     parts = [f"{confidence(reading.confidence)} CI {', '.join(dict.fromkeys(ends))}" if ends else "no interval"]
-    parts += [p_value(cell["q"], "q")] if defined(cell["q"]) else []
+    if defined(cell["q"]):
+        q, before = p_value(cell["q"], "q"), None if ordinary is None else ordinary["q"]
+        also = p_value(before, "q") if before is not None and defined(before) else q
+        parts += [q if also == q else f"{q} over all tests, {also} over those of its kind"]
     return f" ({'; '.join(parts)})"
 
 

@@ -325,7 +325,7 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
         assert re.sub(r"^\$| sd$| points$", "", finding.value_text) in shown, finding
         if row["metric"] in UNIT_OF and finding.tone != "undefined":
             known = written(row, "value", "ci_low", "q", "smallest_detectable") | groups_of(row, picked)
-            known |= written(ordinary[finding.row], "ci_low") | {str(one) for one in finding.company or ()}
+            known |= written(ordinary[finding.row], "ci_low", "q") | {str(one) for one in finding.company or ()}
         else:
             known = told(f"{finding.value_text} {finding.interval_text} {finding.q_text}")
         known |= told(finding.short) | told(row["reason"] or "")

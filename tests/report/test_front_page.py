@@ -115,7 +115,7 @@ def test_every_number_of_a_finding_is_one_of_its_row(audit):
             continue
         seen += 1
         counts = {str(one) for one in finding.company or ()} | groups_of(rows[finding.row], picked)
-        counts |= written(ordinary[finding.row], "ci_low")
+        counts |= written(ordinary[finding.row], "ci_low", "q")
         counts |= {one for why in decode(rows[finding.row]["reason_codes"]) for one in told(str(why))}
         names = ("value", "ci_low", "q", *(["smallest_detectable"] if finding.tone == "none" else []))
         assert told(without_names(finding.sentence, table)) <= written(rows[finding.row], *names) | counts
@@ -193,7 +193,7 @@ def test_a_finding_stands_beside_the_groups_that_it_compares():
     table = frame(answer("a", groups={"Black": 0.5, "White": 0.2, "Indian": 0.3}), answer("b"))
     inputs = synthetic_inputs()
     first = next(one for one in front_page(table, inputs, inputs.reading).findings if one.finding.row)
-    assert "on average over pairs; at the ends are 50% of Black faces, 20% of White faces." in first.finding.sentence
+    assert "on average over pairs; furthest apart are 50% of Black faces, 20% of White faces." in first.finding.sentence
     values = [one.get("filled") for one in first.chart.spec["data"]["values"] if "y" in one]
     assert values == [0.5, 0.3, 0.2]
 
@@ -234,8 +234,8 @@ def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
         "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% (95% CI 100–200%; q = "
-        "0.004) more often to one race than to another, on average over pairs; at the ends are 50% of Black faces, 20% "
-        "of White faces."
+        "0.004) more often to one race than to another, on average over pairs; furthest apart are 50% of Black faces, "
+        "20% of White faces."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 

@@ -47,8 +47,15 @@ def test_a_skew_is_told_with_its_interval_q_and_groups():
     (told,) = in_sentences([finding], table, table, Reading())
     assert told.sentence.replace("\u00a0", " ") == (
         "On fairface, small-bazaar-6k gives crime labels 190% (95% CI 150–240%; q = 0.004) more often to one race than "
-        "to another, on average over pairs; at the ends are 45% of Black faces, 10% of White faces."
+        "to another, on average over pairs; furthest apart are 45% of Black faces, 10% of White faces."
     )
+
+
+def test_a_finding_whose_q_is_over_other_tests_than_that_of_the_scorecard_tells_both():
+    table = crime_rows(q=0.023)
+    picked = table.with_columns(q=pl.lit(0.003))
+    (told,) = in_sentences(findings(picked, Reading()), table, picked, Reading())
+    assert "q = 0.003 over all tests, q = 0.023 over those of its kind)" in told.sentence.replace("\u00a0", " ")
 
 
 def test_no_evidence_is_not_called_fair():

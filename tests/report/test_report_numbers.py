@@ -53,6 +53,7 @@ def test_percent_never_claims_all_and_names_n(share, n, text):
     [
         (1.52, 2.41, "1.5–2.4"), (-0.1, 0.32, "−0.10 to 0.32"), (0.0, 0.0, "0–0"), (0.5, math.inf, "0.50–∞"),
         (NAN, 1.0, "no interval"), (None, None, "no interval"), (8.7, 14.2, "9–14"),
+        (0.71, 0.998, "0.7–0.998"), (0.7, 1.0, "0.7–1.0"), (0.9998, 1.2, "0.9998–1.2"), (0.0, 0.99, "0.00–0.99"),
     ],
 )  # fmt: skip
 def test_interval_has_the_precision_of_its_upper_end(low, high, text):

@@ -13,6 +13,7 @@ from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.reasons import reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import (
     QUESTIONS,
@@ -22,6 +23,7 @@ from plumbline.report.scorecard import (
     detectable,
     in_columns,
     interval_text,
+    not_ranked,
     question_of,
     scorecard,
     value_text,
@@ -113,6 +115,18 @@ def test_a_cell_of_another_dataset_than_its_column_is_marked():
     assert shown.elsewhere == {"few": 300} and "asked on fairface" in shown.columns[0].meaning
     (alike,) = score_tables(scorecard(frame(answer("a"), answer("b")), Reading()))
     assert alike.elsewhere == {}
+
+
+def test_models_of_other_images_are_not_ranked_with_the_others():
+    elsewhere = answer("worst", value=9.0, low=8.0, high=10.0, dataset="few", n=300)
+    card = scorecard(frame(answer("a"), answer("b", value=1.2, low=0.5), elsewhere), Reading())
+    assert asked_models(card) == ["a", "b", "worst"] and not_ranked(card) == ["worst"]
+    (shown,) = score_tables(card)
+    assert shown.apart == 1 and shown.rows[-1][0] == "worst"
+    both = [*answer("worst", value=0.1, low=0.05, attribute="gender"), *elsewhere]
+    assert not_ranked(scorecard(frame(answer("a"), answer("b"), both), Reading())) == [], "gender is asked on fairface"
+    first, _ = verdict(card, Reading())
+    assert first.startswith("a is the most clearly biased of 2 encoders asked on the same images: on fairface")
 
 
 def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():

@@ -12,7 +12,7 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import WIDTH, Chart, Spec, label, top_level
 from plumbline.report.charts.dots import tip_of
 from plumbline.report.charts.estimates import MOST_MODELS, STYLES, Words, estimates
-from plumbline.report.evidence import evidence, finding_of
+from plumbline.report.evidence import evidence, finding_of, titled
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import MINUS
@@ -222,28 +222,32 @@ def _slope(dataset: str, confound: str, lines: list[Row], reading: Reading) -> F
     known = [row for row in lines if defined(row["value"]) and significance_level(row) is not None]
     what, topic = attribute_title(confound), ("confound", dataset, confound)
     if not known:
-        return _finding(lines[0], reading, "undefined", topic, f"undefined: slope along {what}")
+        return _finding(lines[0], reading, "undefined", topic, titled("undefined", f"slope along {what}"))
     strongest = min(known, key=lambda row: (significance_level(row), -abs(row["value"])))
     evident = [row for row in known if evidence(row, reading)]
     if evident:
         tone = "bias" if confound in PROTECTED else "difference"
         line = f"{strongest['event']} words along {what}{_HALVES[strongest['group']]}"
         return _finding(strongest, reading, tone, topic, f"slope of {line}")
-    return _finding(strongest, reading, "none", topic, f"no evidence: slope along {what}")
+    return _finding(strongest, reading, "none", topic, titled("none", f"a slope along {what}"))
 
 
 def _comparison(dataset: str, rows: list[Row], reading: Reading) -> Finding:
     known = [row for row in rows if defined(row["value"]) and significance_level(row) is not None]
     topic = ("confound size", dataset)
     if not known:
-        return _finding(rows[0], reading, "undefined", topic, "undefined: confounds against protected attributes")
+        return _finding(
+            rows[0], reading, "undefined", topic, titled("undefined", "confounds against protected attributes")
+        )
     more = [row for row in known if evidence(row, reading) and row["value"] > 0]
     largest = max(more or known, key=lambda row: row["value"])
     first, second = (attribute_title(largest[name]) for name in ("attribute", "reference_group"))
     if more:
         short = f"{first} moves {largest['event']} words more than {second}"
         return _finding(largest, reading, "difference", topic, short)
-    return _finding(largest, reading, "none", topic, "no evidence: a confound moves more than a protected attribute")
+    return _finding(
+        largest, reading, "none", topic, titled("none", "a confound that moves more than a protected attribute")
+    )
 
 
 def _finding(row: Row, reading: Reading, tone: str, topic: tuple[str, ...], short: str) -> Finding:

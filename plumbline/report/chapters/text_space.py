@@ -11,14 +11,14 @@ from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import SOFT, Chart, Spec, label, top_level
 from plumbline.report.charts.estimates import MOST_MODELS, STYLES, estimates
-from plumbline.report.evidence import evidence
+from plumbline.report.evidence import evidence, titled
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import estimate
 from plumbline.report.numbers import MINUS, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
-from plumbline.report.vocabulary import DIMENSIONS, sentence_start
+from plumbline.report.vocabulary import DIMENSIONS
 
 VALENCES = ("positive", "negative")
 _SIGNS = {"positive": "+", "negative": MINUS}
@@ -195,7 +195,7 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
         topic=("text space", dataset),
         model=model,
         dataset=dataset,
-        short=sentence_start(short) if apart else f"no evidence: {short}",
+        short=titled("difference" if apart else "none", short),
         sentence=sentence,
         value=float(least["value"]),
         value_text=share,

@@ -9,13 +9,13 @@ from plumbline.report.charts.chart import DIAMOND, DOWN, UP, VALENCE_COLOURS, Ch
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
 from plumbline.report.charts.estimates import MOST_MODELS
 from plumbline.report.charts.heat import Cell, heat
-from plumbline.report.evidence import finding_of, tone_of
-from plumbline.report.finding import DIFFERENCES, Finding
+from plumbline.report.evidence import finding_of, titled, tone_of
+from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, or_nan, where
-from plumbline.report.vocabulary import VALENCES, attribute_title, group_title, probes, sentence_start, suite_title
+from plumbline.report.vocabulary import VALENCES, attribute_title, group_title, probes, suite_title
 
 SUITES = ("trident", "trident_mixed")
 _SHAPES = {"negative": DOWN, "neutral": DIAMOND, "positive": UP}
@@ -134,19 +134,17 @@ def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     return [_gap(row, reading) for row in rows.to_dicts()]
 
 
-_TONES = {"none": "no evidence: ", "undefined": "undefined: "}
-
-
 def _gap(row: Row, reading: Reading) -> Finding:
     # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
     tone = tone_of(row, reading, "bias" if row["event"] == "negative" else "difference")
-    short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
+    between = f"between {attribute_title(row['attribute'])} classes"
+    gap = f"a gap in {row['event']} probe words {between}"
     return finding_of(
         row,
         reading,
         tone=tone,
         topic=("trident", row["dataset"], row["suite"], row["event"]),
-        short=sentence_start(short) if tone in DIFFERENCES else f"{_TONES[tone]}{short}",
+        short=titled(tone, f"{row['event']} probe words: gap {between}" if tone != "none" else gap),
         share=True,
     )
 

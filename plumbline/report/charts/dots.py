@@ -43,7 +43,7 @@ COLUMN_OF: dict[State | None, str] = {
 }
 """In which column of a chart's data the value of a dot stands, by what it is evidence of."""
 KEYS = {
-    "filled": "filled: evidence of a difference",
+    "filled": "filled: evidence of a difference by q",
     "hollow": "hollow: no evidence by q, whatever the interval",
     "barred": "with a bar: evidence of no difference beyond the margin",
 }
