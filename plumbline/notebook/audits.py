@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.own_suites import is_suite_file, read_own_suite
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names, suite_of
+from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.grouping import crossed_name
 from plumbline.datasets.grouping import without_small_groups as labels_of_shown_groups
@@ -380,7 +381,8 @@ def table_of(cells: Sequence[CellFrames], settings: MetricSettings, margins: Map
 def _settings(seed: int | np.random.Generator, statistics: Mapping[str, Any]) -> MetricSettings:
     known = [name for name in MetricSettings.__dataclass_fields__ if name != "seed"]
     if unknown := sorted(set(statistics) - set(known)):
-        raise ConfigError("there is no such option", found=", ".join(unknown), expected=", ".join(known))
+        found = examples(unknown) + suggestion(unknown[0], known)
+        raise ConfigError("there is no such option", where="statistics", found=found, expected=", ".join(known))
     return MetricSettings(seed=as_seed(seed), **statistics)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.config.parts import suggestion
 from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS
 from plumbline.digests import digest_bytes
 from plumbline.errors import DatasetError, EncodingError, ImageRejected, examples
@@ -214,6 +215,7 @@ def embed_pictures(embedder: Embedder, images: Sequence[Any], *, batch: int) -> 
         If a file cannot be read.
     """
     images = list(images)
+    _require_there(images)
     parts, ids = [np.zeros((0, 0), np.float32)], []
     for start in range(0, len(images), batch):
         opened = [_opened(image, place) for place, image in enumerate(images[start : start + batch], start)]
@@ -221,6 +223,25 @@ def embed_pictures(embedder: Embedder, images: Sequence[Any], *, batch: int) -> 
         vectors = embedder.images([picture for picture, _ in opened])
         parts.append(as_vectors(vectors, where=f"images[{start}:{start + len(opened)}]", rows=len(opened)))
     return Pictures(np.concatenate(parts[1:] or parts), tuple(ids))
+
+
+def _require_there(images: Sequence[Any]) -> None:
+    """Refuse images of which several are not there before any is embedded; a single one is told when it is opened."""
+    paths = [(place, Path(image)) for place, image in enumerate(images) if isinstance(image, str | Path)]
+    # A picture in a Parquet file or a tar lies below a file.
+    absent = [
+        f"images[{place}], {path}"
+        for place, path in paths
+        if not path.exists() and not any(parent.is_file() for parent in path.parents)
+    ]
+    if len(absent) > 1:
+        raise ImageRejected(
+            "missing_file",
+            f"{len(absent):,} of {len(images):,} images are not there",
+            where=f"images, from {Path.cwd()}",
+            found=examples(absent),
+            expected="a file each",
+        )
 
 
 def _opened(image: Any, place: int) -> tuple[Image, str]:
@@ -284,7 +305,7 @@ def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attribute
         raise DatasetError(
             "the labels have no such column",
             where="attributes",
-            found=examples(lacking),
+            found=examples(lacking) + suggestion(lacking[0], table.columns),
             expected=", ".join(table.columns),
         )
     known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *attributes) if name in table.columns]

@@ -278,3 +278,15 @@ def test_what_is_promised_is_there_and_documented():
     assert set(plumbline.__all__) <= set(dir(plumbline))
     with pytest.raises(AttributeError, match="no attribute `audits`"):
         plumbline.audits  # noqa: B018
+
+
+def test_what_a_notebook_gets_wrong_is_told_whole_with_what_was_meant(tmp_path):
+    embed = (lambda pictures: np.ones((len(pictures), 4)), lambda texts: np.ones((len(texts), 4)))
+    paths, labels = [tmp_path / f"{i}.png" for i in range(5)], {"gender": ["man", "woman"] * 2 + ["man"]}
+    with pytest.raises(PlumblineError, match=r"5 of 5 images are not there[\s\S]*images\[2\], .*2.png; and 2 more"):
+        plumbline.audit(embed, images=paths, labels=labels, suites=["crime"])
+    vectors = {"text_features": embed[1], "labels": labels, "suites": ["crime"]}
+    with pytest.raises(PlumblineError, match=r"gendr; did you mean `gender`"):
+        plumbline.audit_features(np.ones((5, 4)), attributes=["gendr"], **vectors)
+    with pytest.raises(PlumblineError, match=r"resample; did you mean `resamples`"):
+        plumbline.audit_features(np.ones((5, 4)), resample=10, **vectors)
