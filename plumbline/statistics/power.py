@@ -264,8 +264,8 @@ def detectable_of(
     with np.errstate(invalid="ignore"):
         needed, reached, true = (_scaled(each, parity) for each in (sign * required, sign * simulated, values))
     needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
-    alike = float(np.nan_to_num(true[0]))
-    widened = alike + (needed[:, :1] - alike) * wider
+    alike, factor = float(np.nan_to_num(true[0])), np.asarray(wider, np.float64)
+    widened = alike + (needed[:, :1] - alike) * factor
     exceeded = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity)
     detectable = np.full(len(LEVELS), np.nan)
     for i, level in enumerate(LEVELS):
@@ -274,7 +274,7 @@ def detectable_of(
         if (needed[i] != needed[i, 0]).any():
             # Each simulated audit has draws of its own.
             with np.errstate(invalid="ignore"):
-                by_shift = alike + (needed[i] - alike) * np.reshape(wider, (-1, 1))
+                by_shift = alike + (needed[i] - alike) * factor.reshape(-1, 1)
                 each = np.nan_to_num(reached - by_shift, nan=-_NEVER)
             margin = np.quantile(np.maximum(each, -_NEVER), 1 - POWER, axis=-1)
         beyond = np.maximum.accumulate(margin)
