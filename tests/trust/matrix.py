@@ -5,6 +5,7 @@ Trials are drawn by seed and number, so that any of them can be done again: `mat
 """
 
 import argparse
+import hashlib
 import json
 import random
 import re
@@ -142,7 +143,21 @@ def main() -> int:
 
 
 def _ground(folder: Path, which: str) -> Ground:
-    return Ground(folder / which, which=which, planted=folder / "planted")
+    """Return the ground of an audit; one whose reference is of other code is audited anew."""
+    kept, code = folder / which / "code", _code()
+    if not kept.exists() or kept.read_text() != code:
+        shutil.rmtree(folder / which / "reference", ignore_errors=True)
+    ground = Ground(folder / which, which=which, planted=folder / "planted")
+    kept.write_text(code)
+    return ground
+
+
+def _code() -> str:
+    digest = hashlib.sha256()
+    for package in ("plumbline", "assets", "resources", "orchestration"):
+        for path in sorted((PROJECT / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _numbers(kind: Kind, asked: argparse.Namespace, share: int) -> range:
