@@ -12,7 +12,7 @@ from plumbline.errors import PlumblineError, StorageError
 from resources.workspace import Workspace
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_REFUSED = {errno.EACCES, errno.EPERM}
 _TOO_MANY = {errno.EMFILE, errno.ENFILE}
 _UNREADABLE = {errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ELOOP}
 # SQLite says `SQLITE_FULL` of a database that cannot grow, but only that input or output failed of the memory that it
@@ -82,6 +82,11 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
         return (
             "the disk is full; what is finished is kept",
             "free some space, or set PLUMBLINE_HOME, and run the same command to go on",
+        )
+    if _is_below(error, home) and error.errno == errno.EROFS:
+        return (
+            "the disk of the home is mounted for reading only",
+            "mount it for writing, or set PLUMBLINE_HOME to a folder on another",
         )
     if _is_refused(error, home) or code == sqlite3.SQLITE_READONLY:
         return (

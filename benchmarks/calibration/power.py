@@ -179,6 +179,7 @@ def mean_scores(seed: int, *, level: int) -> dict[str, Drawn]:
 # --- The same where images come in sets, and one group is in half of the sets mostly, in which everything is higher.
 
 IN_SETS, HIGHER, OFTEN = 60, 0.15, 5
+SETS_OF = {1: "higher", -1: "lower"}
 
 
 @cache
@@ -195,57 +196,54 @@ def _in_sets(images: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray
     return group, of_set, (of_set < IN_SETS // 2).astype(np.int64), moved
 
 
-def _shift_for(told: float, kind: str, level: NDArray[np.float64]) -> float:
-    """Return by how much the last group is moved where the gap between groups is what is told."""
+def _shift_for(told: float, kind: str, level: NDArray[np.float64], way: int) -> float:
+    """Return by how much the last group is moved (1 up, -1 down) where the gap between groups is what is told."""
     group, _, higher, moved = _in_sets(1)
     means, by = (np.array([each[group == race].mean() for race in range(RACES)]) for each in (level[higher], moved))
     low, high = 0.0, 6.0
     for _ in range(40):
         apart = (low + high) / 2
-        at = means + apart * by
+        at = means + way * apart * by
         gap = at.max() / at.min() if kind == "ratio" else np.ptp(at)
         low, high = (apart, high) if gap < told else (low, apart)
     return (low + high) / 2
 
 
 SCORES = np.array([10.0, 12.0])
-"""Mean scores of sets, lower ones and higher ones."""
+"""Mean scores of sets: those in which the last group is in few, and in all. With the way -1 they change places."""
 
 
-def _gap_in_sets(seed: object, apart: float, kind: str) -> object:
+def _gap_in_sets(seed: object, apart: float, kind: str, way: int) -> object:
     rng = np.random.default_rng(seed)
     group, of_set, higher, moved = _in_sets(1)
-    values = SCORES[higher] + rng.standard_normal(IN_SETS)[of_set] + rng.standard_normal(len(group))
-    values += apart * moved
+    values = SCORES[::way][higher] + rng.standard_normal(IN_SETS)[of_set] + rng.standard_normal(len(group))
+    values += way * apart * moved
     return group_gap(values, group, of_set, n_groups=RACES, resamples=20, permutations=2_500, rng=rng, kind=kind)
 
 
 @cache
-def _apart_in_sets(kind: str, level: int) -> float:
-    told = np.mean([_gap_in_sets([seed, 61], 0.0, kind).detectable[level] for seed in range(AUDITS)])
-    return _shift_for(float(told), kind, SCORES)
+def _apart_in_sets(kind: str, level: int, way: int) -> float:
+    told = np.mean([_gap_in_sets([seed, 61], 0.0, kind, way).detectable[level] for seed in range(AUDITS)])
+    return _shift_for(float(told), kind, SCORES[::way], way)
 
 
-def scores_in_sets(seed: int, *, kind: str, level: int) -> dict[str, Drawn]:
-    """Draw scores of images in sets, of which one group's are higher."""
-    return {
-        f"gap of mean scores in sets, {kind}": _found(
-            _gap_in_sets([seed, 62], _apart_in_sets(kind, level), kind).p, level
-        )
-    }
+def scores_in_sets(seed: int, *, kind: str, level: int, way: int) -> dict[str, Drawn]:
+    """Draw scores of images in sets, of which one group's are apart."""
+    p = _gap_in_sets([seed, 62], _apart_in_sets(kind, level, way), kind, way).p
+    return {f"gap of mean scores in sets, {kind}": _found(p, level)}
 
 
 OF_SET, OF_CLASS, RIGHT = 8, "by_class a", 0.3
 OF_GAPS = MetricSettings(resamples=100, permutations=2_500)
 
 
-def _recognition(seed: int, use: int, apart: float) -> dict[str, Mapping[str, Any]]:
+def _recognition(seed: int, use: int, apart: float, way: int) -> dict[str, Mapping[str, Any]]:
     """Draw which images of two classes are recognised; return the rows of the gaps by definition and class."""
     rng, (group, of_set, higher, moved) = np.random.default_rng([seed, use]), _in_sets(OF_SET)
     spread, blocks = (1 - LIKENESS) / LIKENESS, len(group) // OF_SET
     codes, correct = [], []
     for of_class in range(2):
-        rates = RIGHT + HIGHER * (2 * higher - 1) + apart * moved
+        rates = RIGHT + way * (HIGHER * (2 * higher - 1) + apart * moved)
         rate = np.repeat(rng.beta(*(each[::OF_SET] * spread for each in (rates, 1 - rates)), blocks), OF_SET)
         codes.append(of_class * RACES + group)
         correct.append(rng.random(len(group)) < rate)
@@ -253,20 +251,20 @@ def _recognition(seed: int, use: int, apart: float) -> dict[str, Mapping[str, An
     groups = Groups("race", names, np.concatenate(codes))
     wrong = 1 - np.concatenate(correct).astype(np.int64)
     outcomes = ClassStratifiedOutcomes(groups, wrong, np.array([[1, 0]]), np.tile(of_set, 2), 2)
-    named = {"model": f"{seed} {use}", "dataset": "drawn", "suite": "classes", "attribute": "race"}
+    named = {"model": f"{seed} {use * way}", "dataset": "drawn", "suite": "classes", "attribute": "race"}
     rows = gap_rows(named, ("a", "b"), outcomes, OF_GAPS)
     return {f"{row['definition']} {row.get('event', '')}".strip(): row for row in rows}
 
 
 @cache
-def _recognition_apart(name: str, level: int) -> float:
-    told = [_recognition(seed, 71, 0.0)[name][COLUMNS[level]] for seed in range(AUDITS)]
-    return _shift_for(float(np.nanmean(told)), "difference", RIGHT + HIGHER * np.array([-1.0, 1.0]))
+def _recognition_apart(name: str, level: int, way: int) -> float:
+    told = [_recognition(seed, 71, 0.0, way)[name][COLUMNS[level]] for seed in range(AUDITS)]
+    return _shift_for(float(np.mean(told)), "difference", RIGHT + way * HIGHER * np.array([-1.0, 1.0]), way)
 
 
-def recognition(seed: int, *, name: str, level: int) -> dict[str, Drawn]:
+def recognition(seed: int, *, name: str, level: int, way: int) -> dict[str, Drawn]:
     """Draw recognition of two classes in which one group is better recognised."""
-    row = _recognition(seed, 72, _recognition_apart(name, level))[name]
+    row = _recognition(seed, 72, _recognition_apart(name, level, way), way)[name]
     return {f"equal_opportunity_gap in sets, {name}": _found(row["p"], level)}
 
 
@@ -355,12 +353,13 @@ def _cells() -> tuple[Cell, ...]:
     for level, p in enumerate(LEVELS[:2]):
         cells.append(Cell(f"{PEOPLE} people, {IMAGES} images a race, p {p:g}", partial(people, level=level)))
         cells.append(Cell(f"mean scores of {SETS} sets a group, p {p:g}", partial(mean_scores, level=level)))
-        for kind in ("difference", "ratio"):
-            draw = partial(scores_in_sets, kind=kind, level=level)
-            cells.append(Cell(f"mean scores, a group in other sets, {kind}, p {p:g}", draw))
-        for name in ("mean_over_classes", "max_over_classes", OF_CLASS):
-            draw = partial(recognition, name=name, level=level)
-            cells.append(Cell(f"recognition, a group in other sets, {name}, p {p:g}", draw))
+        for kind, way in (("difference", 1), ("difference", -1), ("ratio", 1)):
+            draw = partial(scores_in_sets, kind=kind, level=level, way=way)
+            cells.append(Cell(f"mean scores, a group in {SETS_OF[way]} sets, {kind}, p {p:g}", draw))
+        # The largest gap of the classes is not here: without a difference it is what the drawn sets make of it.
+        for name, way in (("mean_over_classes", 1), (OF_CLASS, 1), (OF_CLASS, -1)):
+            draw = partial(recognition, name=name, level=level, way=way)
+            cells.append(Cell(f"recognition, a group in {SETS_OF[way]} sets, {name}, p {p:g}", draw))
         for desired, group in (("equal", 0), ("ranked", 1)):
             of_ranking = {"desired": desired, "group": group, "level": level}
             name = f"ranking of {sum(RANKED)}, {desired}, p {p:g}"

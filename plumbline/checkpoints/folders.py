@@ -379,12 +379,17 @@ def require_complete(path: Path) -> None:
         with safe_open(path, framework="numpy"):
             pass
     except SafetensorError as error:
+        length, said = path.stat().st_size, _length_said(path)
+        if said is not None and length >= said:
+            raise CheckpointError(
+                "these are no safetensors", where=path, found=str(error), expected="a file as safetensors writes it"
+            ) from error
         raise CheckpointError(
             "the weights are not complete",
             where=path,
-            found=f"{path.stat().st_size} bytes: {error}",
-            expected=_length_said(path),
-            hint="wait until the copy is done",
+            found=f"{length} bytes: {error}",
+            expected="a whole header" if said is None else f"{said} bytes, as its header says",
+            hint="wait until the copy is done; if it is done, these are no safetensors",
         ) from error
 
 
@@ -392,16 +397,16 @@ _LONGEST_HEADER = 100_000_000
 """The format's own limit, in bytes."""
 
 
-def _length_said(path: Path) -> str:
-    """Return, for messages, how long a safetensors file is to be by its header, which may be cut off as well."""
+def _length_said(path: Path) -> int | None:
+    """Return how many bytes a safetensors file has by its header; None where that is cut off, or none."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = file.read(min(length, _LONGEST_HEADER))
     try:
         ends = [tensor["data_offsets"][1] for name, tensor in json.loads(header).items() if name != "__metadata__"]
-        return f"{8 + length + max(ends, default=0)} bytes, as its header says"
+        return 8 + length + int(max(ends, default=0))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return "a whole safetensors file, longer than its header"
+        return None
 
 
 # --- Families: checkpoints that one adapter loads. Encoders and generators have a table of them each.

@@ -16,7 +16,7 @@ from plumbline.commands.terminal import console, safe, say
 from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
 from plumbline.report.rows import defined
-from plumbline.report.scorecard import asked_models, interval_text, scorecard, value_text
+from plumbline.report.scorecard import asked_models, interval_text, not_ranked, scorecard, value_text
 from plumbline.storage.files import commit_bytes, csv_bytes
 
 _MARKS = {"evidence": "●", "none": "○", "evidence_of_none": "■", "too_weak": "×"}
@@ -53,11 +53,13 @@ def _print_models(card: pl.DataFrame) -> None:
         table.add_column("worst first", overflow="fold")
         for title in shown:
             table.add_column(title, overflow="fold", max_width=_COLUMN - 2)
+        apart = not_ranked(card)
         for model in models:
             of_model = [cells[model, title] for title in shown]
             texts = [_text(cell) for cell in of_model]
             datasets = dict.fromkeys(cell["dataset"] for cell in of_model if cell["dataset"])
-            table.add_row(f"{safe(model)}\n{safe(', '.join(datasets))}", *(Text(text.rstrip()) for text in texts))
+            about = f"{safe(', '.join(datasets))}{', not ranked' * (model in apart)}"
+            table.add_row(f"{safe(model)}\n{about}", *(Text(text.rstrip()) for text in texts))
         console.print(table)
 
 

@@ -98,8 +98,9 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
     nulls = {name: _null(each) for name, each in _traits().items()}
     inverted = table["metric"].is_in([name for name in _traits() if is_inverted(name)])
     null = np.nan_to_num(_floats(table["metric"].replace_strict(nulls, default=0.0, return_dtype=pl.Float64)))
-    # A level at which nothing is found is one that p cannot reach, and no stricter one either.
-    reached = ~(np.isnan(at_levels) & (needed[:, None] <= np.array(LEVELS))).any(axis=-1)
+    # A level at which nothing is found is one that p cannot reach. How far towards it p can go is not known.
+    before = np.array([np.inf, *LEVELS[:-1]])
+    reached = ~(np.isnan(at_levels) & (needed[:, None] < before)).any(axis=-1)
     smallest = np.select(
         [linear & ~reached, linear, inverted.to_numpy()],
         [

@@ -251,12 +251,13 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     measured = _first_with(card, "evidence", kind) or _first_with(card, "measured", kind)
     if not measured:
         return _nothing_found(card, models, kind)
-    worst = measured[0]
+    apart = not_ranked(card)
+    worst = next((cell for cell in measured if cell["model"] not in apart), measured[0])
     how_far = f"on {worst['dataset']} it {in_words(worst, reading)}."
     if len(models) == 1:
         return [f"{worst['model']}: {how_far}", _evident(_tested(card))]
     clearly = "most clearly biased" if worst["state"] == "evidence" else "most biased"
-    ranked = [model for model in models if model not in not_ranked(card)]
+    ranked = [model for model in models if model not in apart]
     of = f"{len(models)} {_PLURAL[kind]}"
     if worst["model"] in ranked and len(ranked) < len(models):
         of = f"{len(ranked)} {_PLURAL[kind]} asked on the same images"
@@ -337,7 +338,7 @@ def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> lis
 def _rank(model: str, ranked: Sequence[str], kind: Kind) -> str:
     """Say where a model stands among those that were asked on the same images; empty of one that is alone."""
     if model not in ranked:
-        return "Not ranked: it was asked on other images than most. "
+        return "Not ranked: it was asked on other images than those that are. "
     if len(ranked) < 2:
         return ""
     return f"Rank {ranked.index(model) + 1} of {len(ranked)} {_PLURAL[kind]} (1 is the worst). "

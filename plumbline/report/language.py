@@ -114,7 +114,8 @@ def _is_worst(row: Row, reading: Reading) -> bool:
 
 def _max_score_finding(row: Row, reading: Reading) -> Finding:
     tone = "bias" if _is_worst(row, reading) else "none"
-    short = f"most toxic texts {'are ' * (tone in DIFFERENCES)}about {people(row['group'])}"
+    are = "most toxic texts are" if tone in DIFFERENCES else "a larger share of the most toxic texts"
+    short = f"{are} about {people(row['group'])}"
     return _finding(row, reading, tone, "toxicity", short, row["group"], share=True)
 
 

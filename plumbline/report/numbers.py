@@ -141,7 +141,7 @@ def points(share: float | None, *, decimals: int | None = None) -> str:
 def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit: str = "") -> str:
     """Write an interval with the precision of its wider end: `1.5–2.4`, `−0.10 to 0.32`.
 
-    An end that is not 0 is never written as 0, which would be no difference, nor one below 1 as 1, which would be no
+    An end that is not 0 is never written as 0, which would be no difference, nor one near 1 as 1, which would be no
     difference of a ratio: it has as many digits more as it needs.
 
     Parameters
@@ -161,7 +161,7 @@ def _end(value: float, decimals: int) -> str:
     text = _fixed(value, decimals)
     if value != 0 and text.strip("0.") == "":
         return _fixed(value, _decimals(value, 1))
-    if 0.5 < value < 1 and decimals and float(text) == 1:
+    if 0.5 < value < 1.5 and value != 1 and float(text) == 1:
         return _fixed(value, _decimals(1 - value, 1))
     return text
 

@@ -75,7 +75,8 @@ def detectable_value(
     statistic : callable
         Of counts and sizes of k tables to (k,).
     apart : int
-        The group that is apart: above the others where the pooled rate is at most one half, otherwise below.
+        The group that is apart: above the others where the pooled rate is at most one half, otherwise below; where
+        strata alone set it apart, further away, unless nothing would be found that way.
     parity : float
         The statistic's value without differences: 0, or 1 for a ratio of the smaller to the larger.
     ratio : bool
@@ -103,41 +104,52 @@ def detectable_value(
     varies = (pooled > 0) & (pooled < 1) & (share > 0) & (share < 1)
     if not varies.any():
         return Detectable()
-    alike = _rates_alike(counts, sizes, pooled)
+    alike, there = _rates_alike(counts, sizes, pooled), size > 0
     absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[..., apart], size.shape)
-    absorbed = np.nan_to_num(absorbed, nan=1.0)  # an event without the group
+    absorbed = np.where(there, np.nan_to_num(absorbed), 0.0)
     varies &= absorbed[:, apart] < 1
     kept = np.where(varies, 1 - absorbed[:, apart], 1.0)
     error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / kept
-    step = error * varies * np.where(pooled <= 0.5, 1.0, -1.0) / np.sqrt(e)
-
-    def moved(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (k, e, g) rates at these shifts."""
-        by = shifts[:, None] * step
-        rates = alike - by[..., None] * absorbed
-        rates[..., apart] = alike[:, apart] + by * (1 - absorbed[:, apart])
-        return rates
-
     least = LEAST_EVENTS / np.maximum(size, 1e-9) if ratio else np.zeros(1)
     tried = np.linspace(0, _SHIFTS[-1], 241)
-    rates = moved(tried)
-    possible = np.asarray((np.minimum(rates, 1 - rates) >= least - 1e-12).all(axis=(-2, -1)))
-    if not possible[:2].all():
-        return Detectable()
-    shifts = np.unique(np.minimum(_SHIFTS, tried[possible].max()))
-    rates = moved(shifts)
     drawn, of = counts[:_DRAWS].astype(np.float64), sizes[:_DRAWS].astype(np.float64)
     variance = np.where((alike > 0) & (alike < 1), alike * (1 - alike), np.inf)
-    spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)[:, None]
-    tables = np.clip(of * rates[:, None] + (drawn - of * alike) * spread, 0, of)
-    of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
-    simulated = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
-    values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
     null = statistic(counts, sizes) if null is None else null
-    wider: ArrayLike = 1.0
-    if clusters is not None:
-        wider = _widened(shifts / np.sqrt(e), groups=size.shape[1], units=clusters)
-    return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
+
+    def towards(sign: NDArray[np.float64]) -> Detectable:
+        """Return what is found where the group moves this way in each event."""
+        step = error * varies * sign / np.sqrt(e)
+
+        def moved(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+            """Return the (k, e, g) rates at these shifts."""
+            by = shifts[:, None] * step
+            rates = alike - by[..., None] * absorbed
+            rates[..., apart] = alike[:, apart] + by * (1 - absorbed[:, apart])
+            return rates
+
+        rates = moved(tried)
+        possible = np.asarray((~there | (np.minimum(rates, 1 - rates) >= least - 1e-12)).all(axis=(-2, -1)))
+        if not possible[:2].all():
+            return Detectable()
+        shifts = np.unique(np.minimum(_SHIFTS, tried[possible].max()))
+        rates = moved(shifts)
+        spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)[:, None]
+        tables = np.clip(of * rates[:, None] + (drawn - of * alike) * spread, 0, of)
+        of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
+        simulated = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
+        values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
+        wider: ArrayLike = 1.0
+        if clusters is not None:
+            in_errors = shifts[:, None] / np.sqrt(e * kept[varies])
+            units = clusters * size[varies, apart] / size[varies].max(axis=-1)
+            wider = _widened(in_errors, absorbed=absorbed[varies, apart], units=units).mean(axis=-1)
+        return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
+
+    usual, away = np.where(pooled <= 0.5, 1.0, -1.0), np.sign(alike[:, apart] - pooled)
+    found = towards(np.where(away == 0, usual, away))
+    if np.isnan(found.at_05) and (away * usual < 0).any():
+        return towards(usual)
+    return found
 
 
 def _rates_alike(
@@ -163,7 +175,7 @@ def detectable_gap(
     least_p: float = 0.0,
     mixing: NDArray[np.float64] | None = None,
 ) -> Detectable:
-    """Return the smallest value that a permutation test of group means finds where the mean of one group is higher.
+    """Return the smallest value that a permutation test of group means finds where the mean of one group is apart.
 
     Parameters
     ----------
@@ -172,7 +184,7 @@ def detectable_gap(
     statistic : callable
         (k, g) to (k,), at least `parity`.
     apart : int
-        The group that is apart.
+        The group that is apart: above the others, or below them where strata alone set it below.
     units : int
         Images or clusters of this group.
     parity, least_p : float
@@ -187,10 +199,12 @@ def detectable_gap(
     kept = np.sqrt(1 - absorbed[apart])
     # In standard errors of the mean of the group; permuted means spread less.
     shifts = _SHIFTS / kept
-    by = shifts[:, None] * means[:, apart].std() / kept * ((np.arange(g) == apart) - absorbed)
+    alike = _means_alike(means)
+    way = -1.0 if alike[apart] < np.delete(alike, apart).mean() else 1.0
+    by = way * shifts[:, None] * means[:, apart].std() / kept * ((np.arange(g) == apart) - absorbed)
     simulated = statistic((means[:_DRAWS] + by[:, None]).reshape(-1, g)).reshape(len(by), -1)
-    values = statistic(_means_alike(means) + by)
-    wider = _widened(shifts, groups=g, units=units)
+    values = statistic(alike + by)
+    wider = _widened(shifts, absorbed=absorbed[apart], units=units)
     detectable = detectable_of(
         statistic(means) - parity, simulated - parity, values - parity, least_p=least_p, wider=wider
     )
@@ -283,13 +297,14 @@ def detectable_of(
     return Detectable(*_unscaled(detectable, parity).tolist())
 
 
-def _widened(shifts: NDArray[np.float64], *, groups: int, units: int) -> NDArray[np.float64]:
-    """Return by which factor permuted means spread more if one of them is apart by so many standard errors.
+def _widened(shifts: NDArray[np.float64], *, absorbed: ArrayLike, units: ArrayLike) -> NDArray[np.float64]:
+    """Return by which factor permuted means spread more if a group is apart by so many standard errors of its mean.
 
-    Its values then differ from the others, and permutations mix them: of g groups of `units` values the variance within
-    a cluster rises by the squared difference over g, and a standard error squared is that variance over `units`.
+    Its values then differ from the others, and permutations mix them: within a cluster of which a share is of the group
+    the variance rises by the squared difference times this share, and a standard error squared is that variance over
+    the `units` of the group.
     """
-    return np.asarray(np.sqrt(1 + shifts**2 / (groups * units)))
+    return np.asarray(np.sqrt(1 + shifts**2 * np.asarray(absorbed) / np.asarray(units)))
 
 
 def _scaled(value: ArrayLike, parity: float) -> NDArray[np.float64]:

@@ -223,8 +223,8 @@ def test_weights_that_are_not_complete_are_refused_with_both_lengths(tmp_path):
     for length, expected in (
         (len(whole) - 1, said),
         (len(whole) - 60, said),
-        (20, "longer than its header"),
-        (3, "longer"),
+        (20, "a whole header"),
+        (3, "a whole header"),
     ):
         path.write_bytes(whole[:length])
         with pytest.raises(CheckpointError, match="the weights are not complete") as caught:
@@ -232,3 +232,7 @@ def test_weights_that_are_not_complete_are_refused_with_both_lengths(tmp_path):
         assert caught.value.where == path
         assert str(caught.value.found).startswith(f"{length} bytes")
         assert expected in str(caught.value.expected)
+    header = b'{"weight":{"dtype":"nothing","shape":[1],"data_offsets":[0,4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(CheckpointError, match="these are no safetensors"):
+        require_complete(path)

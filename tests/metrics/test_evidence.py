@@ -103,6 +103,8 @@ def test_a_level_that_p_cannot_reach_is_no_power_at_a_stricter_one():
     assert alone["smallest_detectable"].item() == pytest.approx(0.4 / 2 / 1.96 * (1.96 + 0.8416), rel=1e-3)
     few, *others = among["smallest_detectable"]
     assert math.isnan(few) and all(other > alone["smallest_detectable"].item() for other in others)
+    between = add_power(metric_frame(rows + many[:10]), confidence=0.95)["smallest_detectable"]
+    assert math.isnan(between[0]), "p may not reach .05 / 11, since it cannot reach .002"
 
 
 @pytest.mark.parametrize(

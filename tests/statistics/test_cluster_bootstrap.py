@@ -337,7 +337,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 @pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     held = covered(2000, 100, resamples=1000)
-    assert (held >= 0.92).all() and (held <= 0.98).all()
+    # That of a change reaches 0 where the test does not reject, so that it holds the truth more often.
+    assert (held >= 0.92).all() and (held <= [0.97, 0.97, 0.98]).all()
 
 
 @pytest.mark.slow

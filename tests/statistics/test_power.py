@@ -108,21 +108,37 @@ def test_groups_of_other_strata_differ_without_any_difference_within_them():
     assert apart > 0 and np.mean([audit(apart)[2] <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.1)
 
 
-def test_means_of_groups_in_other_sets_differ_without_any_difference_within_them():
-    """The last group is mostly in sets in which every score is 3 higher: a gap of means of 1.5 is no effect."""
+@pytest.mark.parametrize("way", [1, -1])
+def test_means_of_groups_in_other_sets_differ_without_any_difference_within_them(way):
+    """The last group is mostly in sets in which every score is 3 higher, or lower: a gap of means of 1 is no effect."""
     sets, rng = 60, np.random.default_rng(15)
     places = [(g, s) for s in range(sets) for g in range(3) if g < 2 or s < sets // 2 or not s % 5]
     group, of_set = np.array(places).T
-    base = 3.0 * (of_set < sets // 2) + rng.standard_normal(sets)[of_set]
+    base = 3.0 * way * (of_set < sets // 2) + rng.standard_normal(sets)[of_set]
+
+    # The group is moved, and the others of its sets the other way: sets stay what they are.
+    by = way * ((group == 2) - np.isin(of_set, of_set[group == 2]) / 3)
 
     def audit(apart):
-        values = base + rng.standard_normal(len(base)) + apart * (group == 2)
+        values = base + rng.standard_normal(len(base)) + apart * by
         return group_gap(values, group, of_set, n_groups=3, resamples=20, permutations=500, rng=rng)
 
-    without = np.ptp([base[group == each].mean() for each in range(3)])
+    without, further = (np.ptp([each[group == g].mean() for g in range(3)]) for each in (base, by))
     told = np.mean([audit(0.0).detectable.at_05 for _ in range(10)])
     assert without > 0.9 and 0.2 < told - without < 0.8
-    assert np.mean([audit(told - without).p <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.12)
+    assert np.mean([audit((told - without) / further).p <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.12)
+
+
+def test_a_class_without_images_of_a_group_leaves_power_to_the_others():
+    rng, whole, lacking = np.random.default_rng(16), np.array([100, 100, 100]), np.array([150, 150, 0])
+    tables = [
+        permute_tables(two_columns(size * 3 // 10, size), permutations=2_500, rng=rng) for size in (whole, lacking)
+    ]
+    both = np.stack(tables, axis=1)
+    counts, sizes = both[..., 0], both.sum(axis=-1)
+    alone = detectable_value(counts[:, :1], sizes[:, :1], mean_gap, apart=2).at_05
+    beside = detectable_value(counts, sizes, mean_gap, apart=2).at_05
+    assert 0.1 < alone < 0.3 and 0.05 < beside < 0.3
 
 
 def test_several_events_at_once_need_less_of_each():

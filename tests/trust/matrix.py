@@ -276,7 +276,7 @@ def _page(kinds: list[Kind], told: list[dict], tried: Counter[str], right: Count
         lines += ["", "What fewer events of the daemon showed is in [decision 75](decisions/0075-what-a-trial-is.md)."]
     for one in (one for one in told if one["kind"] == DAEMON and one["right"]):
         lines += ["", f"The daemon: {one['what']}."]
-    commits = Counter(one["commit"] for one in told)
+    commits = Counter(one.get("commit") or "an unknown commit" for one in told)
     of_each = ", ".join(f"{n:,} of `{commit}`" for commit, n in commits.most_common())
     lines += ["", f"Trials by the commit that was tried: {of_each}."]
     wrong = [one for one in told if not one["right"]]

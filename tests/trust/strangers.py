@@ -135,7 +135,8 @@ def served(ground: Ground, rng: random.Random, name: str, number: int) -> Result
             code, output = whole.result()
     told = [page[:200] for page in pages if CANARY in page]
     wrong = f"a page has the key: {told[0]}" if told else ""
-    if "errors" in json.loads(pages[0]) or '"results": []' in pages[0]:
+    wrong = next((f"a page is not served: {page[:200]}" for page in pages if page.startswith("HTTP ")), wrong)
+    if not wrong and ("errors" in json.loads(pages[0]) or '"results": []' in pages[0]):
         wrong = f"the runs are not told: {pages[0][:800]}"
     return Result(not wrong and code == 0, "audit, export and ui", wrong or (f"ui: {output[-800:]}" if code else ""))
 

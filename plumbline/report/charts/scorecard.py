@@ -12,6 +12,7 @@ from plumbline.report.scorecard import (
     asked_models,
     asked_questions,
     elsewhere,
+    not_ranked,
     question_of,
     usual_datasets,
     value_text,
@@ -68,11 +69,11 @@ def scorecard(card: pl.DataFrame) -> Chart | None:
 
 def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
     questions, models = asked_questions(card, kind), asked_models(card)
-    left, models = len(models[MOST_MODELS:]), models[:MOST_MODELS]
+    left, models, apart = len(models[MOST_MODELS:]), models[:MOST_MODELS], not_ranked(card)
     columns, usual = {question.id: _column(question.id) for question in questions}, usual_datasets(card)
     values = [
         {
-            "model": label(row["model"], longest=60),
+            "model": label(row["model"], longest=60) + " (not ranked)" * (row["model"] in apart),
             "question": columns[row["question"]],
             "text": value_text(row, named=False) + elsewhere(row, usual),
             "state": row["state"],
