@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import polars as pl
@@ -232,7 +232,7 @@ class AskedByOptions:
                     expected=f"of {', '.join(known)}",
                 )
             entry["suites"] = suites
-        encoders = {slug(Path(model).name): {"address": address_of(model)} for model in self.models}
+        encoders = {name: {"address": address_of(model)} for name, model in encoder_ids(self.models).items()}
         content = {"datasets": datasets, "encoders": encoders, "audit": [entry]}
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
 
@@ -310,6 +310,24 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower().partition("@")[0]).strip("-._") or "mine"
 
 
+def encoder_ids(models: Sequence[str]) -> dict[str, str]:
+    """Return id -> checkpoint: the name of its folder, or of its run and epoch; of equal names with a number.
+
+    Parameters
+    ----------
+    models : sequence of str
+        Addresses or paths. open_clip's trainer writes `RUN/checkpoints/epoch_1.pt`.
+    """
+    ids: dict[str, str] = {}
+    for model in models:
+        path = Path(model)
+        run = path.parent.parent if path.parent.name == "checkpoints" else path.parent
+        name = slug(f"{run.name}-{path.stem}" if path.suffix == ".pt" and run.name else path.name)
+        number = next(i for i in count(1) if (name if i == 1 else f"{name}-{i}") not in ids)
+        ids[name if number == 1 else f"{name}-{number}"] = model
+    return ids
+
+
 # --- The audit file that `plumbline init` writes for a folder, with comments on what is there.
 
 _SHOWN, _MANY = 8, 12
@@ -345,7 +363,7 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
     addresses = [address_of(model) for model in models] or [f"local-dir:{path}" for path in checkpoints_in(root)]
     if addresses:
         lines += ["encoders:"]
-        lines += [f"  {slug(Path(each).name)}: {{address: {json.dumps(each)}}}" for each in addresses]
+        lines += [f"  {name}: {{address: {json.dumps(each)}}}" for name, each in encoder_ids(addresses).items()]
     else:
         lines += ["encoders:", '  mine: {address: "local-dir:FILL-IN"}   # a checkpoint, or hf-hub:ORG/NAME@COMMIT']
     lines += ["audit:", "  - {}   # every encoder on every dataset, with all suites that apply; or {suites: [crime]}"]

@@ -6,6 +6,7 @@ import yaml
 from typer.testing import CliRunner
 
 from documentation.repository_pages import PROJECT
+from plumbline.commands.audit_files import encoder_ids
 from plumbline.commands.main import app
 from plumbline.config.file import read_audit
 from plumbline.errors import ConfigError, PlumblineError
@@ -169,3 +170,15 @@ def test_a_suite_that_is_here_is_shown_by_its_name_and_another_name_is_told_what
     assert "a photo of a thief" in shown.stdout
     with pytest.raises(ConfigError, match=r"did you mean `crime`[\s\S]*or one of agency[\s\S]*--new"):
         run("suite", "crimes")
+
+
+def test_checkpoints_of_one_name_have_ids_of_their_own():
+    models = [
+        "/runs/tiny/checkpoints/epoch_3.pt",
+        "/runs/Wide/checkpoints/epoch_3.pt",
+        "/a/clip",
+        "/b/clip",
+        "epoch_3.pt",
+    ]
+    assert list(encoder_ids(models)) == ["tiny-epoch_3", "wide-epoch_3", "clip", "clip-2", "epoch_3.pt"]
+    assert list(encoder_ids(models).values()) == models

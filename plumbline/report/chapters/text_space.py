@@ -189,13 +189,14 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
         f"to the other; "
         f"the smallest gap of mean cosines is {estimate(least)}, of {of}."
     )
-    short = f"positive and negative words apart in {share} poles"
+    tone = "difference" if apart else "none"
+    short = f"positive and negative words apart in {share} poles" if apart else "positive and negative words apart"
     return Finding(
-        tone="difference" if apart else "none",
+        tone=tone,
         topic=("text space", dataset),
         model=model,
         dataset=dataset,
-        short=titled("difference" if apart else "none", short),
+        short=titled(tone, short),
         sentence=sentence,
         value=float(least["value"]),
         value_text=share,
