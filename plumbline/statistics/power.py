@@ -140,9 +140,10 @@ def detectable_value(
         values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
         wider: ArrayLike = 1.0
         if clusters is not None:
-            in_errors = shifts[:, None] / np.sqrt(e * kept[varies])
-            units = clusters * size[varies, apart] / size[varies].max(axis=-1)
-            wider = _widened(in_errors, absorbed=absorbed[varies, apart], units=units).mean(axis=-1)
+            of_sets = absorbed[:, apart], clusters * size[:, apart] / size.max(axis=-1)
+            share_absorbed, units, left = (np.broadcast_to(each, e)[varies] for each in (*of_sets, kept))
+            in_errors = shifts[:, None] / np.sqrt(e * left)
+            wider = _widened(in_errors, absorbed=share_absorbed, units=units).mean(axis=-1)
         return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
 
     usual, away = np.where(pooled <= 0.5, 1.0, -1.0), np.sign(alike[:, apart] - pooled)
