@@ -379,8 +379,8 @@ def require_complete(path: Path) -> None:
         with safe_open(path, framework="numpy"):
             pass
     except SafetensorError as error:
-        length, said = path.stat().st_size, _length_said(path)
-        if said is not None and length >= said:
+        length, of_header = path.stat().st_size, _length_by_header(path)
+        if of_header is not None and length >= of_header:
             raise CheckpointError(
                 "these are no safetensors", where=path, found=str(error), expected="a file as safetensors writes it"
             ) from error
@@ -388,7 +388,7 @@ def require_complete(path: Path) -> None:
             "the weights are not complete",
             where=path,
             found=f"{length} bytes: {error}",
-            expected="a whole header" if said is None else f"{said} bytes, as its header says",
+            expected="a whole header" if of_header is None else f"{of_header} bytes, as its header says",
             hint="wait until the copy is done; if it is done, these are no safetensors",
         ) from error
 
@@ -397,7 +397,7 @@ _LONGEST_HEADER = 100_000_000
 """The format's own limit, in bytes."""
 
 
-def _length_said(path: Path) -> int | None:
+def _length_by_header(path: Path) -> int | None:
     """Return how many bytes a safetensors file has by its header; None where that is cut off, or none."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -716,8 +716,8 @@ def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
 
     Cells of others have other images.
     """
-    asked = card.drop_nulls("dataset").group_by("question", "dataset").agg(pl.len().alias("models"), pl.max("n"))
-    least_first = asked.sort("models", "n", "dataset", descending=[False, False, True], nulls_last=False)
+    models = card.drop_nulls("dataset").group_by("question", "dataset").agg(pl.len().alias("models"), pl.max("n"))
+    least_first = models.sort("models", "n", "dataset", descending=[False, False, True], nulls_last=False)
     return dict(least_first.select("question", "dataset").iter_rows())
 
 
@@ -727,9 +727,9 @@ def not_ranked(card: pl.DataFrame) -> list[str]:
     Their sizes are those of other images, so that they have no place among the others.
     """
     usual = usual_datasets(card)
-    asked = [cell for cell in card.to_dicts() if cell["dataset"] and question_of(cell["question"]).of_bias]
-    compared = {cell["model"] for cell in asked if not elsewhere(cell, usual)}
-    return [model for model in dict.fromkeys(cell["model"] for cell in asked) if model not in compared]
+    answers = [cell for cell in card.to_dicts() if cell["dataset"] and question_of(cell["question"]).of_bias]
+    compared = {cell["model"] for cell in answers if not elsewhere(cell, usual)}
+    return [model for model in dict.fromkeys(cell["model"] for cell in answers) if model not in compared]
 
 
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:

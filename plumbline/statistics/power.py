@@ -147,10 +147,10 @@ def detectable_value(
         return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
 
     usual, away = np.where(pooled <= 0.5, 1.0, -1.0), np.sign(alike[:, apart] - pooled)
-    found = towards(np.where(away == 0, usual, away))
-    if np.isnan(found.at_05) and (away * usual < 0).any():
+    detectable = towards(np.where(away == 0, usual, away))
+    if np.isnan(detectable.at_05) and (away * usual < 0).any():
         return towards(usual)
-    return found
+    return detectable
 
 
 def _rates_alike(
