@@ -16,9 +16,8 @@ from assets.up_to_date import NEVER, Present, may_come_out_the_same
 from orchestration.unchanged import concerns
 from plumbline.catalog.suites import load_suite
 from plumbline.config.own import require_own_code
-from plumbline.config.parts import suggestion
 from plumbline.encoders.families import FAMILIES, require_suites
-from plumbline.errors import ConfigError, PlumblineError
+from plumbline.errors import ConfigError, PlumblineError, suggestion
 from plumbline.storage.builds import read_untold, write_untold
 from resources.lvlms import require_askable, unusable_models
 from resources.workspace import Workspace

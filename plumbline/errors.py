@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
@@ -32,6 +33,12 @@ def examples(things: Iterable[object], *, total: int | None = None) -> str:
     shown = texts[:MOST_EXAMPLES]
     more = (len(texts) if total is None else total) - len(shown)
     return "; ".join([*shown, f"and {more:,} more"] if more > 0 else shown)
+
+
+def suggestion(name: object, known: Iterable[object]) -> str:
+    """Return `; did you mean ...?` if a known name is close, else nothing."""
+    close = difflib.get_close_matches(str(name), list(map(str, known)), n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
 class PlumblineError(Exception):

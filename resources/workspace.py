@@ -284,7 +284,8 @@ class Workspace:
         """Return where an encoder's checkpoint lies as the libraries read it: converted, where it was a pickle."""
         entry = self.audit.encoders[encoder]
         folder = self.checkpoint_folder(entry.address)
-        return readable_folder(folder, f"encoder `{encoder}`", kept=self.fetched / CONVERTED, model=entry.model)
+        of, kept = f"encoder `{encoder}`", self.fetched / CONVERTED
+        return readable_folder(folder, of, kept=kept, model=entry.model, project=here())
 
     def checkpoint(self, encoder: str, *, sizes: Path | None = None) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""

@@ -26,7 +26,7 @@ from plumbline.checkpoints.folders import (
 )
 from plumbline.checkpoints.loading import ready_libraries
 from plumbline.digests import digest_json
-from plumbline.errors import CheckpointError, examples
+from plumbline.errors import CheckpointError, examples, suggestion
 
 PARAMETERS = "params.txt"
 """What open_clip's trainer writes of its settings, one folder above the checkpoints."""
@@ -38,7 +38,7 @@ _OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
 _BIN, _BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
 
-def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = None) -> Path:
+def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = None, project: Path = Path()) -> Path:
     """Return the folder of a checkpoint that the libraries read: `place`, or what was converted from it.
 
     Parameters
@@ -50,16 +50,20 @@ def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = Non
     kept : Path
         Where converted folders are kept, each by the content that it was made of.
     model : str, optional
-        Name of the architecture in open_clip, for what its trainer wrote; by default from `params.txt` beside it.
+        Name of the architecture in open_clip, or the JSON file that describes one of your own, for what its trainer
+        wrote; by default the name in `params.txt` beside it.
+    project : Path
+        Folder in which a relative path of `model` starts.
 
     Raises
     ------
     CheckpointError
-        If nothing says which architecture a trainer's checkpoint has, or the pickle cannot be converted.
+        If nothing says which architecture a trainer's checkpoint has, the file of one's own is none, or the pickle
+        cannot be converted.
     """
     trained = _trained(place, of)
     if trained is not None:
-        return _converted([trained], _open_clip_files(trained, of, model), kept)
+        return _converted([trained], _open_clip_files(trained, of, model, project), kept)
     if model is not None:
         raise CheckpointError(
             f"`model` says the architecture of a checkpoint of open_clip's trainer, which that of {of} is not",
@@ -167,7 +171,7 @@ def _built_aside(folder: Path) -> Iterator[Path]:
 # What open_clip's trainer says of its settings.
 
 
-def _open_clip_files(weights: Path, of: str, model: str | None) -> dict[str, Path | bytes]:
+def _open_clip_files(weights: Path, of: str, model: str | None, project: Path) -> dict[str, Path | bytes]:
     """Return the configuration that open_clip reads, of the architecture that was trained."""
     places = [folder / PARAMETERS for folder in (weights.parent, weights.parent.parent)]
     beside = next((path for path in places if path.is_file()), None)
@@ -179,20 +183,53 @@ def _open_clip_files(weights: Path, of: str, model: str | None) -> dict[str, Pat
             where=weights,
             found=f"no {PARAMETERS} beside it or in the folder above",
             expected="the settings of its training, or the architecture in the audit file",
-            hint=f"put the trainer's {PARAMETERS} beside it, or say `model: ARCHITECTURE` (such as ViT-B-32) there",
+            hint=f"put the trainer's {PARAMETERS} beside it, or say `model: ARCHITECTURE` there: a name such as "
+            "ViT-B-32, or the JSON file of one of your own",
         )
+    if name.endswith(".json"):
+        config = _own_architecture(project / Path(name).expanduser(), of)
+    else:
+        config = _architecture(name, of, where=beside if model is None and beside is not None else weights)
+    return {OPEN_CLIP_CONFIG: json.dumps(_as_trained(config, parameters), sort_keys=True).encode()}
+
+
+def _architecture(name: str, of: str, *, where: Path) -> dict[str, Any]:
     ready_libraries()
     import open_clip
 
-    config = open_clip.get_model_config(name)
+    config: dict[str, Any] | None = open_clip.get_model_config(name)
     if config is None:
         raise CheckpointError(
             f"open_clip has no configuration of the architecture of {of}",
-            where=beside if model is None and beside is not None else weights,
-            found=f"model: {name}",
+            where=where,
+            found=f"model: {name}{suggestion(name, open_clip.list_models())}",
             expected="a name of open_clip.list_models(), such as ViT-B-32",
+            hint="of an architecture of your own, say `model: FILE.json` in the audit file: the file that the trainer "
+            "got, with embed_dim, vision_cfg and text_cfg",
         )
-    return {OPEN_CLIP_CONFIG: json.dumps(_as_trained(config, parameters), sort_keys=True).encode()}
+    return config
+
+
+_DESCRIBED = ("embed_dim", "vision_cfg", "text_cfg")
+
+
+def _own_architecture(path: Path, of: str) -> dict[str, Any]:
+    """Return what a file of open_clip's `model_configs` says."""
+    if not path.is_file():
+        raise CheckpointError(
+            f"the file that describes the architecture of {of} is not there",
+            where=path,
+            expected="a file as in open_clip's model_configs",
+        )
+    config = read_configuration(path)
+    if lacking := [name for name in _DESCRIBED if name not in config]:
+        raise CheckpointError(
+            f"this file does not describe the architecture of {of}",
+            where=path,
+            found=f"no {' and no '.join(lacking)}",
+            expected=f"{', '.join(_DESCRIBED)}, as in open_clip's model_configs",
+        )
+    return config
 
 
 def _parameters(path: Path) -> dict[str, str]:

@@ -15,12 +15,11 @@ import yaml
 
 from plumbline.catalog.suites import suite_names
 from plumbline.commands.places import from_here
-from plumbline.config.parts import suggestion
 from plumbline.datasets.folder import TABLE_KINDS, MappedFolder, table_rows
 from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.folders import CONFIGURATIONS
-from plumbline.errors import ConfigError, DatasetError, examples
+from plumbline.errors import ConfigError, DatasetError, examples, suggestion
 from plumbline.images.decoding import SUFFIXES
 from plumbline.storage.files import commit_bytes
 

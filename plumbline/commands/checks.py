@@ -118,7 +118,8 @@ def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
             folder = parse_address(entry.address, project=here()).folder_in(fetched)
             if not entry.address.startswith(STORED):
                 of = f"encoder `{encoder}`"
-                folder = readable_folder(folder, of, kept=fetched / CONVERTED, model=entry.model)
+                kept = fetched / CONVERTED
+                folder = readable_folder(folder, of, kept=kept, model=entry.model, project=here())
                 place = parse_address(f"local-dir:{folder}", project=here())
                 place.folder_with(CONFIGURATIONS, fetched=fetched, what=of, fetch=f"`plumbline fetch {encoder}`")
             architecture_summary(

@@ -17,11 +17,10 @@ from plumbline.commands.places import default_home, from_here, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.file import read_audit
-from plumbline.config.parts import suggestion
 from plumbline.config.values import AUDITED_SUITES
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.encoders.text_lengths import TextLengths, text_lengths
-from plumbline.errors import ConfigError, PlumblineError
+from plumbline.errors import ConfigError, PlumblineError, suggestion
 from plumbline.metrics.registry import FAMILIES
 
 _SHOWN, _MOST_LONG = 3, 5

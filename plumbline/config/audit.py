@@ -37,12 +37,12 @@ from plumbline.config.entries import (
     Thresholds,
     Watch,
 )
-from plumbline.config.parts import FROM_FILES, Part, suggestion, unfit
+from plumbline.config.parts import FROM_FILES, Part, unfit
 from plumbline.config.values import AUDITED_SUITES, SLUG, Margin, MetricName, MitigationId, Slug
 from plumbline.datasets.records import Declaration
 from plumbline.datasets.registry import IMAGE_TEXT_PAIRS
 from plumbline.digests import digest_json
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, suggestion
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.offline import OfflineSettings

@@ -12,7 +12,7 @@ from plumbline.catalog.prompts import Articles, Kind, prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import VARIANT_OF, ZeroShotSettings
 from plumbline.checkpoints.addresses import STORED
-from plumbline.config.parts import Part, suggestion, unfit
+from plumbline.config.parts import Part, unfit
 from plumbline.config.values import (
     AUDITED_SUITES,
     PROMPT_KINDS,
@@ -38,6 +38,7 @@ from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings
+from plumbline.errors import suggestion
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 from plumbline.own_code import Reference
@@ -154,7 +155,8 @@ class EncoderEntry(Part):
     family: FamilyName | None = None
     """which library reads it; found from its files when absent"""
     model: str | None = None
-    """architecture of a `.pt` that open_clip's trainer wrote; by default from `params.txt` beside it"""
+    """architecture of a `.pt` that open_clip's trainer wrote: its name, or a JSON file as in open_clip's model_configs;
+    by default the name in `params.txt` beside it"""
     factors: dict[str, str] = Field(default_factory=dict)
     """design factors, such as size or data source"""
     wording: Wording | None = None

@@ -34,10 +34,10 @@ from plumbline.config.entries import (
     Thresholds,
     Watch,
 )
-from plumbline.config.parts import RENAMED_KEYS, suggestion, written_keys
+from plumbline.config.parts import RENAMED_KEYS, written_keys
 from plumbline.datasets.folder import ColumnMap
 from plumbline.digests import digest_file
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, suggestion
 from plumbline.generators.stored_answers import StoredAnswersSettings
 from plumbline.http.settings import EndpointSettings
 from plumbline.mitigations.registry import SETTINGS

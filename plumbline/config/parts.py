@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
-
-
-def suggestion(name: object, known: Sequence[str]) -> str:
-    """Return `; did you mean ...?` if a known name is close, else nothing."""
-    close = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
-
 
 # --- What every part of the audit file is: frozen, and without keys that nobody reads; and how a mistake
 # in it is said.

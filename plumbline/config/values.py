@@ -12,12 +12,11 @@ from pydantic import AfterValidator, Field
 from plumbline.catalog.prompts import instruction_ids, prompt_ids
 from plumbline.catalog.suites import ZERO_SHOT, suite_names, wordings
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import filter_names
 from plumbline.datasets.registry import reader_names
 from plumbline.datasets.sources import HUB, parse_dataset_address
 from plumbline.encoders.families import FAMILIES
-from plumbline.errors import CheckpointError, DatasetError
+from plumbline.errors import CheckpointError, DatasetError, suggestion
 from plumbline.own_code import is_reference
 from plumbline.world.folders import KINDS, PLANTED
 from plumbline.world.sources import source_names

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from plumbline.catalog.suites import load_suite, trident_class_sets
-from plumbline.config.parts import Part, suggestion, unfit
+from plumbline.config.parts import Part, unfit
 from plumbline.datasets.grouping import (
     AGE_BANDS,
     UNGROUPED_SCHEMA,
@@ -48,7 +48,7 @@ from plumbline.datasets.records import (
     printable,
     unsafe_characters,
 )
-from plumbline.errors import DatasetError, ImageRejected, examples
+from plumbline.errors import DatasetError, ImageRejected, examples, suggestion
 
 _OWN = frozenset(EXTENDED_SCHEMA) - {*LABEL_COLUMNS, "split"}
 _MOST_NAME = 60

@@ -188,7 +188,8 @@ def checkpoint_files(
             return embedded
     if place.folder is not None:
         of = f"encoder `{encoder}`"
-        place = replace(place, folder=readable_folder(place.folder, of, kept=fetched / CONVERTED, model=model))
+        kept = fetched / CONVERTED
+        place = replace(place, folder=readable_folder(place.folder, of, kept=kept, model=model, project=project))
     return locate(place, fetched=fetched, encoder=encoder, family=family, sizes=sizes)
 
 

@@ -12,10 +12,9 @@ import polars as pl
 from plumbline.catalog.prompts import SPOKEN, Articles, needs_occupation, render
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.config.entries import BASE_LLM_PROMPT, GenerateEntry
-from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.records import Declaration
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, suggestion
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
 
 FILTER = "generation"

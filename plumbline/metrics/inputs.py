@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import MetricError
+from plumbline.errors import MetricError, examples, suggestion
 from plumbline.metrics.family import MetricSettings
 
 
@@ -115,6 +117,7 @@ def is_event(predictions: Any, event: Collection[Any] | str | None = None) -> ND
     values = as_labels(predictions)
     if event is not None:
         wanted = {event} if isinstance(event, str) else set(event)
+        _warn_of_absent(wanted, values)
         return np.array([value in wanted for value in values], dtype=bool)
     if any(value not in (0, 1) for value in values):
         raise MetricError(
@@ -123,3 +126,23 @@ def is_event(predictions: Any, event: Collection[Any] | str | None = None) -> ND
             expected="true or false an image; or name the predictions that are the event with `event`",
         )
     return np.array(values, dtype=bool)
+
+
+def _warn_of_absent(event: set[Any], values: Sequence[Any]) -> None:
+    """Warn where no image got any prediction of an event: it may be rare, or misspelt."""
+    met = list(dict.fromkeys(values))
+    if met and event and not event.intersection(met):
+        names = sorted(map(str, event))
+        warnings.warn(
+            f"no image was predicted {' or '.join(map(repr, names))}, so that every count is 0; predictions are "
+            f"{examples(map(repr, met))}{suggestion(names[0], met)}",
+            stacklevel=_callers_level(),
+        )
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` of the first caller outside this package, counted from the function that asks."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "plumbline":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from plumbline.catalog.own_suites import is_suite_file, read_own_suite
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, VARIANT_OF, Suite, load_suite, suite_names, suite_of
-from plumbline.config.parts import suggestion
 from plumbline.datasets.filters import row_filter
 from plumbline.datasets.grouping import crossed_name
 from plumbline.datasets.grouping import without_small_groups as labels_of_shown_groups
 from plumbline.datasets.ingestion import dataset_digest as digest_of
 from plumbline.datasets.records import audited_attributes
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import ConfigError, EncodingError, examples
+from plumbline.errors import ConfigError, EncodingError, examples, suggestion
 from plumbline.metrics.cell import Cell, build_cell, personal_attributes, text_products, texts_of, without_small_groups
 from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
 from plumbline.metrics.inputs import as_seed
@@ -121,6 +120,7 @@ def audit_features(
     image_ids: Sequence[str] | None = None,
     attributes: Sequence[str] = (),
     crosses: Sequence[Sequence[str]] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
     min_shown: int = MIN_SHOWN,
     filters: Mapping[str, str] | None = None,
     logit: Logit = "dot",
@@ -156,6 +156,10 @@ def audit_features(
         Further columns of the labels that people are compared by, such as `department`, of any number of groups.
     crosses : sequence of sequences of str
         Attributes to cross, such as `("disability", "gender")`; race and gender are crossed anyway.
+    bins : mapping of str to sequence of float, optional
+        Column of numbers -> ascending limits of the groups that people are compared by, such as
+        `{"tenure": (0, 2, 10, 40)}`. A group holds its lower limit; the last one holds both. Years in `age` become
+        `age_group`, without limits FairFace's groups.
     min_shown : int
         Images of the smallest group that is shown; smaller ones are left out, and whatever would let them be worked
         out. 1 shows every group.
@@ -203,9 +207,10 @@ def audit_features(
     settings = _settings(seed, statistics)
     images = as_vectors(image_features, where="image_features")
     ids = image_ids or [digest_bytes(row.tobytes()) for row in images]
-    records = records_of(labels, ids, dataset=dataset, attributes=attributes)
+    records, unused = records_of(labels, ids, dataset=dataset, attributes=attributes, bins=bins)
     if labels is not None and (min_shown > 1 or crosses):
-        records = _shown(records, crosses, least=min_shown)
+        records, too_small = _shown(records, crosses, least=min_shown)
+        unused |= too_small
     asked_of = asked_suites(suites, records, classes=classes, wording=wording)
     if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked_of)):
         raise ConfigError(
@@ -228,7 +233,7 @@ def audit_features(
     )
     frames = [cell_frames(cell, embedded, settings, least=min_shown), text_space_frames(name, embedded, settings)]
     absent = _left_out(suites, asked_of, records, classes=classes)
-    return Audit(table_of(frames, settings, margins or {}), settings, cell, absent)
+    return Audit(table_of(frames, settings, margins or {}), settings, cell, absent | unused)
 
 
 class EmbeddedCell(NamedTuple):
@@ -283,8 +288,10 @@ def cell_of_vectors(
     return EmbeddedCell(cell, embedded)
 
 
-def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: int) -> pl.DataFrame:
-    """Return the records with crossed attributes, and without the labels of groups that are too small to be shown."""
+def _shown(
+    records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: int
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the records with crossed attributes and without the labels of groups too small to be shown; and those."""
     groups = [name for name in audited_attributes(records) if records[name].count()]
     both = [("race", "gender")] if {"race", "gender"} <= {*groups} else []
     if strange := [name for names in crosses for name in names if name not in groups]:
@@ -295,7 +302,9 @@ def _shown(records: pl.DataFrame, crosses: Sequence[Sequence[str]], *, least: in
             expected=", ".join(groups),
         )
     crossed = {crossed_name(names): names for names in (*both, *crosses)}
-    return labels_of_shown_groups(records, groups, crossed, least=least)[0]
+    shown, lost = labels_of_shown_groups(records, groups, crossed, least=least)
+    why = f"the group has fewer images than `min_shown`, {least}, or would show one that has"
+    return shown, {f"label `{name}` of {rows:,} images": why for name, rows in lost.items() if rows}
 
 
 class CellFrames(NamedTuple):

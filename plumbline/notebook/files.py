@@ -321,7 +321,7 @@ def _audited(
     cell, texts = cell_of_vectors(
         images.array,
         lambda wanted: embed_texts(encoder, wanted, cache).array,
-        records_of(records, ids, dataset=dataset, attributes=attributes),
+        records_of(records, ids, dataset=dataset, attributes=attributes).records,
         asked,
         name=model,
         dataset=dataset,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,10 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.config.parts import suggestion
+from plumbline.datasets.grouping import AGE_BANDS, UNGROUPED, into_bins
 from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS
 from plumbline.digests import digest_bytes
-from plumbline.errors import DatasetError, EncodingError, ImageRejected, examples
+from plumbline.errors import ConfigError, DatasetError, EncodingError, ImageRejected, examples, suggestion
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -269,26 +270,54 @@ def _opened(image: Any, place: int) -> tuple[Image, str]:
 
 # --- What a caller knows of the images, in whatever table it is in, as the records that metrics read.
 
+_AGES = "age_group"
 _AUTOMATIC = ("auto_gender", "auto_gender_probability", "auto_gender_margin", "composite")
 _LONGEST = 8
 
 
-def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attributes: Sequence[str] = ()) -> pl.DataFrame:
-    """Return the records of n images in `EXTENDED_SCHEMA` and the caller's own attributes; what is not known is null.
+class Known(NamedTuple):
+    """What a caller knows of n images.
+
+    Attributes
+    ----------
+    records : DataFrame
+        `EXTENDED_SCHEMA` and the caller's own attributes, a row an image; what is not known is null.
+    unused : dict of str to str
+        Columns that are not read, and images that their value puts in no group -> why.
+    """
+
+    records: pl.DataFrame
+    unused: dict[str, str]
+
+
+def records_of(
+    labels: Any,
+    image_ids: Sequence[str],
+    *,
+    dataset: str,
+    attributes: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+) -> Known:
+    """Return the records of n images.
 
     Parameters
     ----------
     labels : table or None
         A polars or pandas frame, a mapping of column to values, or a sequence of mappings; n rows in the order of the
         images. Columns are those of records, `gender`, `race`, `age_group` and so on, and `attributes`; others are not
-        read.
+        read, and named in `unused`.
     image_ids : sequence of str
         Stand where `labels` has no column `image_id`.
     attributes : sequence of str
         Columns of groups of the caller's own, such as `department`.
+    bins : mapping of str to sequence of float, optional
+        Column of numbers -> ascending limits of the groups that they are put into. Years in `age` become `age_group`,
+        without limits FairFace's.
 
     Raises
     ------
+    ConfigError
+        If limits do not ascend.
     DatasetError
         If it is no table, has other rows than there are images, or no column that says anything of a person.
     """
@@ -301,14 +330,24 @@ def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attribute
             found=f"{table.height} rows of labels, {n} images",
             expected=f"{n} rows",
         )
-    if lacking := [name for name in attributes if name not in table.columns]:
+    limits = {str(name): tuple(map(float, edges)) for name, edges in (bins or {}).items()}
+    for name, edges in limits.items():
+        if len(edges) < 2 or any(not low < high for low, high in pairwise(edges)):
+            raise ConfigError(
+                "limits of groups must ascend",
+                where=f"bins[{name!r}]",
+                found=list(edges),
+                expected="two or more numbers, each larger than the one before",
+            )
+    if lacking := [name for name in (*attributes, *limits) if name not in table.columns]:
         raise DatasetError(
             "the labels have no such column",
-            where="attributes",
+            where="attributes" if lacking[0] in attributes else "bins",
             found=examples(lacking) + suggestion(lacking[0], table.columns),
             expected=", ".join(table.columns),
         )
-    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *attributes) if name in table.columns]
+    own = [name for name in dict.fromkeys((*attributes, *limits)) if name not in EXTENDED_SCHEMA]
+    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *own) if name in table.columns]
     if labels is not None and not known:
         raise DatasetError(
             "no column of the labels is one that people are compared by",
@@ -317,13 +356,33 @@ def records_of(labels: Any, image_ids: Sequence[str], *, dataset: str, attribute
             expected=f"one of {', '.join(LABEL_COLUMNS)}",
             hint="rename your columns, such as labels.rename({'sex': 'gender'}), or name them with `attributes`",
         )
-    schema = EXTENDED_SCHEMA | {name: pl.String for name in attributes if name not in EXTENDED_SCHEMA}
+    schema = EXTENDED_SCHEMA | dict.fromkeys(own, pl.String)
     given = {name: _texts(table[name], kind) for name, kind in schema.items() if name in table.columns}
     ids = pl.Series("image_id", list(image_ids), dtype=pl.String)
     columns = {"image_id": ids, "path": ids.alias("path"), "dataset": pl.repeat(dataset, n, eager=True)} | given
-    return pl.DataFrame(
+    records = pl.DataFrame(
         [columns.get(name, pl.repeat(None, n, dtype=kind, eager=True)).alias(name) for name, kind in schema.items()]
     )
+    if "age" not in limits and "age" in given and _AGES not in given:
+        limits["age"] = tuple(map(float, AGE_BANDS))
+    binned, unused = _binned(records, limits)
+    others = [] if labels is None else [name for name in table.columns if name not in schema]
+    return Known(binned, unused | {f"column `{name}`": _NOT_READ.format(repr(name)) for name in others})
+
+
+_NOT_READ = "people are compared by it where `attributes` names it: attributes=[{}]"
+
+
+def _binned(records: pl.DataFrame, limits: Mapping[str, Sequence[float]]) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the records with groups in the place of numbers, and the images that no group takes -> why."""
+    without: dict[str, str] = {}
+    for name, edges in limits.items():
+        into = _AGES if name == "age" else name
+        groups, none = into_bins(records[name], edges)
+        records = records.with_columns(groups.alias(into))
+        why = "; ".join(f"{rows:,}: {UNGROUPED[code]}" for code, rows in none.items() if rows)
+        without |= {f"images in no group of `{into}`": why} if why else {}
+    return records, without
 
 
 def as_table(labels: Any) -> pl.DataFrame:

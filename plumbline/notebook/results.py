@@ -51,7 +51,8 @@ class Audit:
     cell : Cell
         The responses and labels that the numbers are of.
     left_out : mapping of str to str
-        Suites and tests that the labels cannot answer -> why. Mitigations, zero-shot accuracy, automatic labels and
+        Suites and tests that the labels cannot answer, columns that were not read, labels that were not shown -> why.
+        Mitigations, zero-shot accuracy, automatic labels and
         models that answer in words are the pipeline's.
     """
 

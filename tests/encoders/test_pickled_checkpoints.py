@@ -96,6 +96,29 @@ def test_without_its_settings_a_trainers_checkpoint_is_refused_with_both_remedie
         files_of(folder / "epoch_1.pt", tmp_path / "fetched", model="ViT-Nowhere")
 
 
+def test_an_architecture_of_ones_own_is_described_by_a_file(run, tmp_path):
+    folder, model = run
+    settings = folder.parent / "params.txt"
+    settings.write_text(settings.read_text().replace("model: ViT-Tiny-Test", "model: Mine-Nobody-Else-Has"))
+    with pytest.raises(CheckpointError, match=r"model: Mine-Nobody[\s\S]*`model: FILE\.json`"):
+        files_of(folder / "epoch_1.pt", tmp_path / "fetched")
+    (tmp_path / "fetched").mkdir(exist_ok=True)
+    (tmp_path / "fetched" / "mine.json").write_text(json.dumps(TINY))
+    files = files_of(folder / "epoch_1.pt", tmp_path / "fetched", model="mine.json")
+    encoder = load_encoder(files, Placement())
+    import open_clip
+
+    tokens = open_clip.get_tokenizer("ViT-B-32")(["a man", "a thief"])
+    with torch.inference_mode():
+        expected = model.encode_text(tokens).numpy()
+    np.testing.assert_allclose(encoder.embed_texts(["a man", "a thief"]), expected, atol=1e-5)
+    (tmp_path / "fetched" / "mine.json").write_text(json.dumps({"vision_cfg": {}, "embed_dim": 16}))
+    with pytest.raises(CheckpointError, match=r"no text_cfg"):
+        files_of(folder / "epoch_1.pt", tmp_path / "fetched", model="mine.json")
+    with pytest.raises(CheckpointError, match=r"absent\.json"):
+        files_of(folder / "epoch_1.pt", tmp_path / "fetched", model="absent.json")
+
+
 def test_several_epochs_of_a_folder_are_told_apart_by_name(run, tmp_path):
     folder, _ = run
     shutil.copy(folder / "epoch_1.pt", folder / "epoch_2.pt")

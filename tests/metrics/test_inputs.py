@@ -57,6 +57,21 @@ def test_rates_take_predictions_too():
     assert by_group.groups == ("Black", "White") and by_group.count.tolist() == COUNTS and by_group.unlabelled == 5
 
 
+@pytest.mark.parametrize(
+    "rate",
+    [
+        lambda event: plumbline.max_skew(PREDICTED, groups=RACES, event=event),
+        lambda event: plumbline.harm_rate(PREDICTED, event=event),
+        lambda event: plumbline.outcome_proportions(PREDICTED, RACES, event=event),
+    ],
+)
+def test_an_event_that_no_image_got_is_said_at_the_callers_line(rate):
+    with pytest.warns(UserWarning, match="no image was predicted 'theif'.*did you mean `thief`") as told:
+        rate("theif")
+    assert told[0].filename == __file__
+    rate(["theif", "thief"])  # a part of an event may never occur
+
+
 def test_equal_opportunity_of_predictions_is_that_of_their_counts():
     true, groups = ["cook"] * 60 + ["nurse"] * 80 + ["cook"], [("a", "b")[i % 2] for i in range(140)] + [None]
     guesses = ["cook" if i % 2 or i % 3 else "nurse" for i in range(60)] + ["nurse"] * 40 + ["cook"] * 41

@@ -290,3 +290,43 @@ def test_what_a_notebook_gets_wrong_is_told_whole_with_what_was_meant(tmp_path):
         plumbline.audit_features(np.ones((5, 4)), attributes=["gendr"], **vectors)
     with pytest.raises(PlumblineError, match=r"resample; did you mean `resamples`"):
         plumbline.audit_features(np.ones((5, 4)), resample=10, **vectors)
+
+
+def _audited(labels, n=60, **options):
+    rng = np.random.default_rng(5)
+    texts = plumbline.prompts(["crime"])
+    return plumbline.audit_features(
+        rng.normal(size=(n, D)), text_features=rng.normal(size=(len(texts), D)), labels=labels, suites=["crime"],
+        **QUICK | options,
+    )  # fmt: skip
+
+
+def test_numbers_are_put_into_groups_and_nothing_of_the_labels_is_dropped_silently():
+    genders = ["woman", "man"] * 29 + ["other", "other"]
+    labels = {
+        "gender": genders,
+        "age": [25.0, 35.0, 45.0] * 19 + [None, 300, 25],
+        "tenure": ["1", "5"] * 29 + ["12", "x"],
+        "site": ["north", "south"] * 30,
+    }
+    audit = _audited(labels, bins={"tenure": (0, 2, 10)})
+    rates = audit.table.filter(metric="outcome_proportion", event="crime")
+    by_attribute = {name: set(rows["group"]) for (name,), rows in rates.group_by("attribute")}
+    assert by_attribute["age_group"] >= {"20-29", "30-39", "40-49"}
+    assert by_attribute["tenure"] >= {"0-1", "2-10"}
+    assert audit.left_out["column `site`"].endswith("attributes=['site']")
+    assert audit.left_out["images in no group of `age_group`"] == "1: the number lies in no bin"
+    assert audit.left_out["images in no group of `tenure`"] == (
+        "1: the value is no number; 1: the number lies in no bin"
+    )
+    assert "fewer images than `min_shown`, 5" in audit.left_out["label `gender` of 31 images"]
+    assert all(name in repr(audit) for name in audit.left_out)
+    named = _audited(labels, attributes=["site"], bins={"age": (0, 30, 60)})
+    assert "column `site`" not in named.left_out
+    assert set(named.table.filter(attribute="age_group", metric="outcome_proportion")["group"]) >= {"0-29", "30-60"}
+
+
+@pytest.mark.parametrize("limits", [(30,), (30, 30), (30, 20)])
+def test_limits_that_do_not_ascend_are_refused(limits):
+    with pytest.raises(ConfigError, match="must ascend"):
+        _audited({"age": [20] * 60}, bins={"age": limits})
