@@ -177,7 +177,8 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
 - `numbers.json`: the same numbers as one flat dict, for experiment trackers.
 - `eval_results/`: for each model a file for the folder `.eval_results` of its repository on the Hugging Face Hub; a
   dataset that was read elsewhere stands by its name here, and needs its id there.
-- `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell.
+- `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell,
+  and models whose `ranked` is false were asked on other images than the others: their sizes cannot be compared.
 {report}
 - `{PROVENANCE}`: an in-toto statement (SLSA provenance) of these files and of what they were made from, with digests.
 {bill}- `runs.csv`: which Dagster and MLflow runs made each cell.

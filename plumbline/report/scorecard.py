@@ -46,6 +46,7 @@ evidence, in too few images to find any difference; a value that nothing was tes
 SCORECARD_SCHEMA: Schema = {
     "model": pl.String,
     "kind": pl.String,
+    "ranked": pl.Boolean,
     "dataset": pl.String,
     "question": pl.String,
     "title": pl.String,
@@ -66,9 +67,10 @@ SCORECARD_SCHEMA: Schema = {
     "row": pl.String,
     "chapter": pl.String,
 }
-"""A row a model and question. `group` is who is worst off, where there is evidence or nothing was tested; `groups`
-tells the values of the groups at both ends, the worst off first; `tests` is over how many q corrects; `row` is for
-`plumbline explain`; `chapter` is the anchor in the report."""
+"""A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it was
+asked on other images than they (`not_ranked`). `group` is who is worst off, where there is evidence or nothing was
+tested; `groups` tells the values of the groups at both ends, the worst off first; `tests` is over how many q corrects;
+`row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
 
 @dataclass(frozen=True)
@@ -423,12 +425,21 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
         if by_model and kind == by_id[name].kind
     ]
     order = {name: place for place, name in enumerate(by_id)}
-    ranked, apart = _worst_first(cells, kinds), not_ranked(pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row"))
+    worst_first = _worst_first(cells, kinds)
+    apart = _asked_elsewhere(pl.DataFrame(cells, schema=SCORECARD_SCHEMA, orient="row"))
 
     def place(cell: Mapping[str, Any]) -> tuple[Any, ...]:
-        return kinds[cell["model"]], cell["model"] in apart, ranked[cell["model"]], order[cell["question"]]
+        return kinds[cell["model"]], cell["model"] in apart, worst_first[cell["model"]], order[cell["question"]]
 
-    return pl.DataFrame(sorted(cells, key=place), schema=SCORECARD_SCHEMA, orient="row")
+    in_order = [{**cell, "ranked": cell["model"] not in apart} for cell in sorted(cells, key=place)]
+    return pl.DataFrame(in_order, schema=SCORECARD_SCHEMA, orient="row")
+
+
+def _asked_elsewhere(card: pl.DataFrame) -> set[str]:
+    """Return the models that were asked every question of bias on another dataset than most models of the question."""
+    usual = usual_datasets(card)
+    answers = [cell for cell in card.to_dicts() if cell["dataset"] and question_of(cell["question"]).of_bias]
+    return {cell["model"] for cell in answers} - {cell["model"] for cell in answers if not elsewhere(cell, usual)}
 
 
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
@@ -726,10 +737,7 @@ def not_ranked(card: pl.DataFrame) -> list[str]:
 
     Their sizes are those of other images, so that they have no place among the others.
     """
-    usual = usual_datasets(card)
-    answers = [cell for cell in card.to_dicts() if cell["dataset"] and question_of(cell["question"]).of_bias]
-    compared = {cell["model"] for cell in answers if not elsewhere(cell, usual)}
-    return [model for model in dict.fromkeys(cell["model"] for cell in answers) if model not in compared]
+    return asked_models(card.filter(~pl.col("ranked")))
 
 
 def in_columns(card: pl.DataFrame) -> pl.DataFrame:

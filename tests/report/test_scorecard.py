@@ -121,6 +121,7 @@ def test_models_of_other_images_are_not_ranked_with_the_others():
     elsewhere = answer("worst", value=9.0, low=8.0, high=10.0, dataset="few", n=300)
     card = scorecard(frame(answer("a"), answer("b", value=1.2, low=0.5), elsewhere), Reading())
     assert asked_models(card) == ["a", "b", "worst"] and not_ranked(card) == ["worst"]
+    assert dict(card.select("model", "ranked").rows()) == {"a": True, "b": True, "worst": False}
     (shown,) = score_tables(card)
     assert shown.apart == 1 and shown.rows[-1][0] == "worst"
     both = [*answer("worst", value=0.1, low=0.05, attribute="gender"), *elsewhere]
