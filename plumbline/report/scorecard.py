@@ -67,8 +67,8 @@ SCORECARD_SCHEMA: Schema = {
     "row": pl.String,
     "chapter": pl.String,
 }
-"""A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it was
-asked on other images than they (`not_ranked`). `group` is who is worst off, where there is evidence or nothing was
+"""A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
+was asked on other images than they (`not_ranked`). `group` is who is worst off, where there is evidence or nothing was
 tested; `groups` tells the values of the groups at both ends, the worst off first; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
