@@ -5,7 +5,7 @@ what it stored is still there. The bytes of stored files are compared when they 
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -140,12 +140,17 @@ class Present:
     def _described(self, read: str, before: Any) -> str:
         kind, *arguments = json.loads(read)
         now = self.value(read)
+        gone = isinstance(now, str) and now.startswith("gone:")
         if kind == "setting" and arguments[0] in _WHOLE_FILE:
             return "the audit file"
+        if kind == "setting" and gone:
+            entries = getattr(self.workspace.audit, arguments[0], None)
+            whole = isinstance(entries, Mapping) and arguments[1:] and str(arguments[1]) not in entries
+            return f"{_dotted(arguments[:2] if whole else arguments)} is not in the audit file any more"
         if kind == "setting":
             return f"setting {_dotted(arguments)}: {_plain(before)} → {_plain(now)}"
         words = _WORDS[kind].format(*(argument or "" for argument in arguments)).strip()
-        return f"{words} is gone" if isinstance(now, str) and now.startswith("gone:") else words
+        return f"{words} is gone" if gone else words
 
     @cached_property
     def standing(self) -> "Standing":

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -174,33 +174,47 @@ def _beside(path: Path, name: str) -> Path:
     return (path.parent / Path(name).expanduser()).resolve()
 
 
-def _with_suites(content: dict[str, Any], path: Path, mistakes: list[str]) -> dict[str, Any]:
-    """Return the content of an audit file with the suites of other files in it, each named as its file."""
-    if not any(True for _ in _suite_paths(content)):
-        return content
+class _Broken(NamedTuple):
+    """A suite by path that cannot be read: its name, and what is wrong in words."""
+
+    name: str
+    mistake: str
+
+
+def _with_suites(
+    content: dict[str, Any], path: Path, lines: Mapping[Place, int]
+) -> tuple[dict[str, Any], list[_Broken]]:
+    """Return the content of an audit file with the suites of other files in it, each named as its file.
+
+    Those that cannot be read are left out, and returned with the lines that name them.
+    """
     suites: dict[str, Any] = {}
     files: dict[str, Path] = {}
-    for name in dict.fromkeys(_suite_paths(content)):
-        file = _beside(path, name)
-        if files.setdefault(file.stem, file) != file:
-            twice = ConfigError("two suites have one name", where=file, found=file.stem, expected="names of their own")
-            mistakes.append(_indented(twice))
-            continue
-        try:
-            suites[file.stem] = read_own_suite(file)
-        except ConfigError as error:
-            mistakes.append(_indented(error))
-    entries = [
-        {**entry, "suites": [_beside(path, name).stem if _is_path(name) else name for name in entry["suites"]]}
-        if isinstance(entry, dict) and isinstance(entry.get("suites"), list)
-        else entry
-        for entry in content["audit"]
-    ]
-    return {**content, "audit": entries, "own_suites": suites}
-
-
-def _indented(error: ConfigError) -> str:
-    return "  - " + str(error).replace("\n", "\n    ")
+    broken: dict[str, _Broken] = {}
+    for number, entry in enumerate(content["audit"] if _entries(content) else ()):
+        names = entry.get("suites") if isinstance(entry, dict) else None
+        for place, name in enumerate(names if isinstance(names, list) else ()):
+            if not _is_path(name) or name in broken:
+                continue
+            file = _beside(path, name)
+            try:
+                if files.setdefault(file.stem, file) != file:
+                    raise ConfigError("two suites have one name", found=file.stem, expected="names of their own")
+                suites[file.stem] = suites.get(file.stem) or read_own_suite(file)
+            except ConfigError as error:
+                key = ("audit", str(number), "suites", str(place))
+                told = f"line {line_of(key, lines)}, key {'.'.join(key)}: {name}: {error}"
+                broken[name] = _Broken(file.stem, "  - " + told.replace("\n", "\n    "))
+    if not files:
+        return content, []
+    entries = []
+    for entry in content["audit"]:
+        named = entry.get("suites") if isinstance(entry, dict) else None
+        if isinstance(named, list):
+            kept = [_beside(path, name).stem if _is_path(name) else name for name in named if name not in broken]
+            entry = {**entry, "suites": kept} if kept else {k: v for k, v in entry.items() if k != "suites"}
+        entries.append(entry)
+    return {**content, "audit": entries, "own_suites": suites}, list(broken.values())
 
 
 def _text(path: Path) -> str:
@@ -232,21 +246,7 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
 def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own: tuple[tuple[Path, str], ...]) -> Audit:
     """Return the audit file of a text; `own` are its suites by path with their digests, so that an edit is seen."""
     content, node = _loaded(text, path)
-    mistakes = [
-        _message(1, name, f"unknown key `{name}`", f"one of {', '.join(written_keys(Audit))}")
-        for name in content.keys() & (Audit.model_fields.keys() - written_keys(Audit).keys())
-    ]
-    content = _with_suites(content, path, mistakes)
-    if base is not None and base_text is not None:
-        if _BASE_KEY not in _loaded(base_text, base)[0]:
-            # Its errors are reported with its own lines.
-            _parse(base_text, base, None, None, own)
-        content = _laid_over(content, _with_suites(_loaded(base_text, base)[0], base, []), path)
-        if "own_suites" in content:
-            named = {name for entry in _entries(content) for name in entry.get("suites") or ()}
-            content["own_suites"] = {name: suite for name, suite in content["own_suites"].items() if name in named}
-    if mistakes:  # what they say is missing in the rest
-        raise _refused(mistakes, path)
+    mistakes: list[str] = []
     lines: dict[Place, int] = {(): 1}
     for place, line in key_lines(node):
         if place in lines:
@@ -254,11 +254,28 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own:
             repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
             mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
         lines.setdefault(place, line)
+    unknown = content.keys() & (Audit.model_fields.keys() - written_keys(Audit).keys())
+    for name in sorted(unknown):
+        known = f"one of {', '.join(written_keys(Audit))}"
+        mistakes.append(_message(line_of((name,), lines), name, f"unknown key `{name}`", known))
+    content = {name: value for name, value in content.items() if name not in unknown}
+    content, broken = _with_suites(content, path, lines)
+    mistakes += [each.mistake for each in broken]
+    if base is not None and base_text is not None:
+        if _BASE_KEY not in _loaded(base_text, base)[0]:
+            # Its errors are reported with its own lines.
+            _parse(base_text, base, None, None, own)
+        content = _laid_over(content, _with_suites(_loaded(base_text, base)[0], base, {})[0], path)
+        if "own_suites" in content:
+            named = {name for entry in _entries(content) for name in entry.get("suites") or ()}
+            content["own_suites"] = {name: suite for name, suite in content["own_suites"].items() if name in named}
     mistakes += _control_characters(content, lines)
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
-        mistakes += [describe(mistake, lines) for mistake in error.errors()]
+        told = [describe(mistake, lines) for mistake in error.errors()]
+        # What is only missing because its file could not be read is no mistake of its own.
+        mistakes += [one for one in told if not any(f"`{each.name}`" in one for each in broken)]
     if mistakes:
         raise _refused(mistakes, path)
     return audit

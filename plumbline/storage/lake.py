@@ -188,16 +188,25 @@ class Lake:
         """
         self._read(manifest)
 
-    def forget_producer(self, damaged: Committed) -> None:
+    def forget_producer(self, damaged: Committed) -> str | None:
         """Let what was found damaged be computed again: forget how the result that stored it was computed.
 
-        Of what has been replaced since nothing is forgotten; nor on a disk that is read-only.
+        A check is done again with what it checked, whose version its details have as `of`. Of what has been replaced
+        since nothing is forgotten; nor on a disk that is read-only.
+
+        Returns
+        -------
+        str or None
+            The asset that stored it; None where that is not known any more.
         """
-        output = [damaged.name, damaged.partition, damaged.version]
+        output, asset = [damaged.name, damaged.partition, damaged.version], None
         for path in _below(self.folder(BUILDS), "build.json"):
             with suppress(OSError, ValueError, KeyError):
-                if output in json.loads(path.read_text("utf-8"))["outputs"]:
+                build = json.loads(path.read_text("utf-8"))
+                if output in build["outputs"] or damaged.details.get("of") in [each[2] for each in build["outputs"]]:
+                    asset = str(build["asset"])
                     path.unlink()
+        return asset
 
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
@@ -270,8 +279,9 @@ class Lake:
         """
         if found == manifest.sha256:
             return
-        self.forget_producer(manifest)
-        where, hint = self._path(manifest), f"materialise `{manifest.name}` again"
+        asset = self.forget_producer(manifest)
+        where = self._path(manifest)
+        hint = "the next audit computes it again" + (f", or materialise `{asset}` again" if asset else "")
         if found is None:
             raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)
         raise StorageError(

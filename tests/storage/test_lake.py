@@ -11,7 +11,7 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage import Lake
-from plumbline.storage.builds import Build, write_build
+from plumbline.storage.builds import Build, read_build, write_build
 from plumbline.storage.files import commit_bytes, csv_bytes
 from plumbline.storage.lake import ShardCache
 
@@ -133,7 +133,11 @@ def test_a_flipped_bit_is_noticed(lake):
 def test_a_missing_data_file_is_said_with_what_to_do(lake):
     made = lake.write_table("t", FRAME)
     (lake.folder("t") / f"{made.sha256}.parquet").unlink()
-    with pytest.raises(StorageError, match="materialise `t` again"):
+    write_build(lake, Build("maker", "", "1", {}, [["t", "", made.version]], "", ""), parts=None)
+    with pytest.raises(StorageError, match="the next audit computes it again, or materialise `maker` again"):
+        lake.read_table("t")
+    assert read_build(lake, "maker") is None, "so that it is out of date"
+    with pytest.raises(StorageError, match="the next audit computes it again$"):
         lake.read_table("t")
 
 
