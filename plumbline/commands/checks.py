@@ -15,11 +15,12 @@ from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.commands.places import dataset_place, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
-from plumbline.datasets.grouping import rows_without_group
+from plumbline.datasets.grouping import UNGROUPED
 from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
+from plumbline.datasets.records import UnmappedValues
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
-from plumbline.errors import ConfigError, PlumblineError, examples
+from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -156,16 +157,30 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         named = [f"{group_title(name)} {size:,}" for name, size in largest[:_MOST_GROUPS]]
         more = f" and {len(largest) - _MOST_GROUPS} more" if len(largest) > _MOST_GROUPS else ""
         say(f"  {attribute_title(groups.attribute)}: {', '.join(named)}{more}")
-    for row in rows_without_group(seen.ungrouped).iter_rows(named=True):
-        say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {row['why']}")
+    for row in seen.ungrouped.iter_rows(named=True):
+        values = seen.unmapped.get(row["attribute"]) if row["code"] == "unmapped" else None
+        why = UNGROUPED[row["code"]] if values is None else _unmapped_words(dataset, row["attribute"], values)
+        say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {why}")
+    codes = seen.ungrouped.select("attribute", "code").to_dicts()
     for groups in seen.groups:
         if len(groups.names) < 2:
-            lost = "one group of it is left, so that it is not compared"
-            say(f"  {attribute_title(groups.attribute)}: {lost}; `map.min_shown: 1` shows small groups", style="yellow")
+            small = {"attribute": groups.attribute, "code": "small_group"}
+            hint = "; `map.min_shown: 1` shows small groups" if small in codes else ""
+            lost = f"one group of it is left, so that it is not compared{hint}"
+            say(f"  {attribute_title(groups.attribute)}: {lost}", style="yellow")
     if not seen.groups:
         say("  no attribute has groups: only totals can be audited", style="yellow")
     for reason in seen.failing:
         say(f"  would refuse the audit: {reason}", style="red")
+
+
+def _unmapped_words(dataset: str, attribute: str, values: UnmappedValues) -> str:
+    """Say which values of an attribute have no group, and the key that would name them."""
+    met = [
+        f"`{value}` ({rows:,} row{'s' * (rows != 1)}{suggestion(value, values.known)})"
+        for value, rows in values.rows.items()
+    ]
+    return f"`datasets.{dataset}.map.values.{attribute}` does not name {examples(met)}"
 
 
 def _print_models(wrong: Mapping[str, str]) -> int:

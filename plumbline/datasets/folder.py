@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -44,6 +45,7 @@ from plumbline.datasets.records import (
     LabelRule,
     Reader,
     Refusal,
+    UnmappedValues,
     audited_attributes,
     printable,
     unsafe_characters,
@@ -355,6 +357,17 @@ class MappedFolder(Reader):
         left_out |= {(column, "small_group"): rows for column, rows in lost.items()}
         rows = [(column, code, number) for (column, code), number in left_out.items() if number]
         return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")
+
+    def unmapped(self, entries: Iterable[Entry]) -> dict[str, UnmappedValues]:
+        """Return the attributes with values that `map.values`, or the label set, does not name."""
+        entries = list(entries)
+        values = {}
+        for column, rule in self._rules.items():
+            met = Counter(entry.raw[rule.source] for entry in entries)
+            rows = {value: n for value, n in met.most_common() if value.strip() and value not in rule.values}
+            if rows and column != _SPLIT and self.keeps_unknown:
+                values[column] = UnmappedValues(rows, tuple(rule.values))
+        return values
 
     def _require_known_words(self, rows: Sequence[Mapping[str, str]]) -> None:
         for column, rule in self._rules.items():

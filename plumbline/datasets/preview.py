@@ -11,7 +11,7 @@ import polars as pl
 
 from plumbline.datasets.extended import label_shares
 from plumbline.datasets.ingestion import ingest
-from plumbline.datasets.records import Declaration, Entry, Ingested, Reader, Refusal
+from plumbline.datasets.records import Declaration, Entry, Ingested, Reader, Refusal, UnmappedValues
 from plumbline.errors import DatasetError, examples
 from plumbline.statistics.groups import Groups, attribute_groups
 
@@ -35,6 +35,8 @@ class Preview:
         Share of the images that an audit will quarantine: known where all were looked at, else estimated.
     ungrouped : DataFrame
         `UNGROUPED_SCHEMA`.
+    unmapped : mapping of str to UnmappedValues
+        Attribute -> its values that the map does not name.
     groups : list of Groups
         As the metric families form them.
     failing : list of str
@@ -47,6 +49,7 @@ class Preview:
     refused: pl.DataFrame
     refused_share: float
     ungrouped: pl.DataFrame
+    unmapped: Mapping[str, UnmappedValues]
     groups: list[Groups]
     failing: list[str]
 
@@ -119,6 +122,7 @@ def preview(
         refused,
         share,
         by_label.ungrouped,
+        reader.unmapped(entries),
         attribute_groups(by_label.records),
         failing,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -347,6 +347,26 @@ class Reader(Protocol):
             The records as they are, unless a reader does more; and `UNGROUPED_SCHEMA`.
         """
         return records, pl.DataFrame(schema=UNGROUPED_SCHEMA)
+
+    def unmapped(self, entries: Iterable[Entry]) -> Mapping[str, UnmappedValues]:
+        """Return the attributes with values that have no group because nothing names them."""
+        return {}
+
+
+@dataclass(frozen=True)
+class UnmappedValues:
+    """Values of an attribute that the dataset's map does not name.
+
+    Attributes
+    ----------
+    rows : mapping of str to int
+        Value, as the table has it -> rows.
+    known : tuple of str
+        Those that the map names.
+    """
+
+    rows: Mapping[str, int]
+    known: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,20 @@ def test_its_data_and_model_are_looked_at_before_anything_is_computed(own):
     assert own.lake.committed("records", partition="staff") is None
 
 
+def test_values_that_the_map_does_not_name_are_told_with_their_key(own):
+    table = own.dataset_root("staff") / "people.csv"
+    rows = table.read_text().splitlines()
+    rows[1:4] = [row.replace(",M,", ",X,").replace(",F,", ",F ,") for row in rows[1:4]]
+    table.write_text("\n".join(rows) + "\n")
+    ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])
+    told = "3 images are in no group of gender: `datasets.staff.map.values.gender` does not name"
+    assert f"{told} `X` (2 rows); `F ` (1 row; did you mean `F`?)" in ran.stdout
+    rows[1:] = [row.replace(",F,", ",Z,").replace(",F ,", ",Z,") for row in rows[1:]]
+    table.write_text("\n".join(rows) + "\n")
+    ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])
+    assert "gender: one group of it is left, so that it is not compared\n" in ran.stdout, "min_shown would not help"
+
+
 def test_what_would_refuse_it_is_said_with_place_limit_and_key(own):
     folder = own.dataset_root("staff")
     for person in (1, 3):
