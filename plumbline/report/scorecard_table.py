@@ -52,6 +52,8 @@ class Cell:
         Whether the interval goes on beyond the drawing.
     tip : str
         All that is known of it, in a sentence.
+    whom : str
+        The group that is worst off; empty where no group is said to be.
     elsewhere : bool
         Whether it was asked on another dataset than most of its column.
     """
@@ -59,6 +61,7 @@ class Cell:
     state: str
     text: str
     tip: str
+    whom: str = ""
     low: float | None = None
     high: float | None = None
     at: float | None = None
@@ -159,6 +162,7 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
         row["state"],
         text,
         score_tip(row),
+        whom=group_title(row["group"] or ""),
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],

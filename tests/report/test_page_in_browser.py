@@ -223,6 +223,15 @@ def test_the_first_screen_holds_the_verdict_and_the_scorecard(page):
         assert box["y"] >= 0 and box["y"] + box["height"] <= 800
 
 
+def test_beside_a_value_with_evidence_stands_who_is_worst_off(page, table):
+    cell = page.locator("table.score td.evidence a").first
+    whom = cell.locator(".whom").inner_text()
+    assert f"Worst off: {whom}." in cell.get_attribute("data-tip")
+    value, named = cell.locator(".value").bounding_box(), cell.locator(".whom").bounding_box()
+    assert named["x"] >= value["x"] + value["width"] and named["y"] < value["y"] + value["height"]
+    assert page.locator("table.score td.none .whom").count() == 0
+
+
 def test_a_model_has_a_section_that_its_row_leads_to(page):
     link = page.locator("table.score tbody th a").first
     link.click()
