@@ -6,10 +6,9 @@ from plumbline.catalog.suites import Suite
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.commands.places import here
 from plumbline.config.entries import Predictions
-from plumbline.datasets.folder import TABLE_KINDS
 from plumbline.encoders.families import Capability, Family
 from plumbline.encoders.stored_embeddings import StoredEmbeddingFiles, lacking_texts, not_stored
-from plumbline.encoders.stored_predictions import PredictionTable, require_same_table
+from plumbline.encoders.stored_predictions import PredictionTable, table_of_dataset
 from plumbline.errors import EncodingError
 from plumbline.reasons import Reason, reason
 from plumbline.recording import unrecorded
@@ -17,35 +16,20 @@ from resources.workspace import Workspace
 
 
 def prediction_table(workspace: Workspace, dataset: str, model: str) -> PredictionTable:
-    """Return the table that holds what an encoder chose for the images of a dataset.
-
-    Raises
-    ------
-    EncodingError
-        If the encoder's folder has none for this dataset, or its counts are those of another table.
-    """
+    """Return the table that holds what an encoder chose for the images of a dataset; see `table_of_dataset`."""
     with unrecorded():  # its content counts, by the version of the checkpoint
         entry, of = workspace.dataset_entry(dataset), workspace.audit.encoders[model]
-    path = parse_address(of.address, project=here()).folder_in(workspace.fetched)
     settings = of.predictions or Predictions()
-    image = entry.map.path if entry.map is not None and entry.map.path else settings.image
-    if path.is_dir():
-        names = [dataset + kind for kind in TABLE_KINDS]
-        if entry.map is not None and entry.reader != "folder":
-            names.insert(0, entry.map.index.rpartition("/")[2])
-        tables = [path / name for name in names if (path / name).is_file()]
-        if not tables:
-            raise EncodingError(
-                f"`{model}` has no predictions of the dataset `{dataset}`",
-                where=path,
-                found=", ".join(sorted(each.name for each in path.iterdir())) or "an empty folder",
-                expected=" or ".join(names),
-            )
-        path = tables[0]
-    counts = entry.map if entry.reader == "counts" else None
-    if counts is not None:
-        require_same_table(path, workspace.dataset_root(dataset) / counts.index)
-    return PredictionTable(path, dataset, dict(settings.names), image, counts)
+    return table_of_dataset(
+        parse_address(of.address, project=here()).folder_in(workspace.fetched),
+        dataset,
+        model,
+        columns=entry.map,
+        reader=entry.reader,
+        root=workspace.dataset_root(dataset),
+        names=settings.names,
+        image=settings.image,
+    )
 
 
 def held_by(workspace: Workspace, dataset: str, model: str, *, family: Family) -> Callable[[Suite], bool]:

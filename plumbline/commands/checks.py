@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 
+import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -15,11 +16,14 @@ from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.commands.places import dataset_place, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
+from plumbline.config.entries import Predictions
 from plumbline.datasets.grouping import UNGROUPED
 from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
 from plumbline.datasets.records import UnmappedValues
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
+from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_contents, stored_images
+from plumbline.encoders.stored_predictions import stored_tables, table_of_dataset
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
@@ -59,7 +63,11 @@ def print_checks(
             continue
         _print_dataset(dataset, previews[dataset])
         failing += len(previews[dataset].failing)
-    failing += _print_models({**wrong_encoders(audit, home=home), **(generators or {})})
+    encoders = {
+        encoder: wrong or _wrong_stored(audit, encoder, previews, home=home)
+        for encoder, wrong in wrong_encoders(audit, home=home).items()
+    }
+    failing += _print_models({**encoders, **(generators or {})})
     if not (audit.cells or audit.designs):
         say("`audit` asks nothing that these models and datasets can answer", style="red")
         failing += 1
@@ -130,6 +138,47 @@ def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
         except PlumblineError as error:
             wrong[encoder] = str(error)
     return wrong
+
+
+def _wrong_stored(audit: Audit, encoder: str, previews: Mapping[str, Preview], *, home: Path) -> str:
+    """Return what is wrong with embeddings or predictions that are stored, for the images that were looked at."""
+    entry = audit.encoders[encoder]
+    if not entry.address.startswith(STORED):
+        return ""
+    wrong = []
+    for dataset, model in audit.cells:
+        if model == encoder and dataset in previews:
+            try:
+                _require_stored(audit, dataset, encoder, previews[dataset].seen, home=home)
+            except PlumblineError as error:
+                wrong.append(str(error))
+    return "\n".join(dict.fromkeys(wrong))
+
+
+def _require_stored(audit: Audit, dataset: str, encoder: str, seen: pl.DataFrame | None, *, home: Path) -> None:
+    """Refuse embeddings that lack an image or cannot be used, and tables that answer no suite of a cell."""
+    entry, of = audit.datasets[dataset], audit.encoders[encoder]
+    address, settings = parse_address(of.address, project=here()), of.embeddings or EmbeddingsSettings()
+    path = address.folder_in(home / "checkpoints")
+    if embedding_contents(path, settings) is not None:
+        if seen is not None:
+            stored_images(path if path.is_dir() else path.parent, settings, dataset, seen)
+        return
+    stored_tables(address, encoder)
+    predictions = of.predictions or Predictions()
+    table = table_of_dataset(
+        path,
+        dataset,
+        encoder,
+        columns=entry.map,
+        reader=entry.reader,
+        root=dataset_place(entry.root, home=home),
+        names=predictions.names,
+        image=predictions.image,
+    )
+    suites = [audit.suite(name) for name in audit.cells[dataset, encoder] if audit.suite_family(name) == "outcomes"]
+    if suites and not any(table.answers(suite) for suite in suites):
+        table.require(suites)
 
 
 def _previewed(audit: Audit, dataset: str, *, home: Path, looked_at: int = LOOKED_AT) -> Preview:

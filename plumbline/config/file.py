@@ -83,7 +83,7 @@ def describe(mistake: Any, lines: Mapping[Place, int]) -> str:
     if kind == "union_tag_invalid":
         names, name = mistake["ctx"]["expected_tags"].replace("'", "").split(", "), mistake["ctx"]["tag"]
         return _message(line, f"{key}.{tag}", repr(name), f"one of {', '.join(names)}{suggestion(name, names)}")
-    shown = "see expected" if isinstance(value, dict) else repr(value)
+    shown = f"the keys {', '.join(map(str, value)) or '(none)'}" if isinstance(value, dict) else repr(value)
     return _message(line, key, shown, mistake["msg"].removeprefix("Value error, "))
 
 

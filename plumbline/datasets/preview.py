@@ -29,6 +29,8 @@ class Preview:
         Images that are listed, and those whose row and labels can be read.
     looked_at : int
         Images that were decoded, evenly spaced.
+    seen : DataFrame or None
+        The records of those that can be read; None where nothing was looked at.
     refused : DataFrame
         `QUARANTINE_SCHEMA`: of all rows those that cannot be read, and of the images looked at those that cannot.
     refused_share : float
@@ -46,6 +48,7 @@ class Preview:
     listed: int
     accepted: int
     looked_at: int
+    seen: pl.DataFrame | None
     refused: pl.DataFrame
     refused_share: float
     ungrouped: pl.DataFrame
@@ -119,6 +122,7 @@ def preview(
         by_label.listed,
         by_label.records.height,
         len(sample),
+        None if seen is None else seen.records,
         refused,
         share,
         by_label.ungrouped,

@@ -462,6 +462,84 @@ class StoredImages(NamedTuple):
     notes: Reasons
 
 
+def stored_images(
+    top: Path, settings: EmbeddingsSettings, dataset: str, images: pl.DataFrame, *, width: int = 0
+) -> StoredImages:
+    """Return the embeddings of images of a dataset.
+
+    Parameters
+    ----------
+    top : Path
+        The folder of the address `stored:PATH`.
+    images : DataFrame
+        `path` and `image_id` of n accepted images.
+    width : int
+        Length of an embedding of texts; 0 where it is not known.
+
+    Raises
+    ------
+    EncodingError
+        With everything that is wrong: a file that cannot be read, of another width, or with rows that have no name;
+        an image in two rows or in none; NaN, infinity, zeros; with file, row, column, and how many there are.
+    """
+    below = top / dataset
+    folder = below if below.is_dir() else top
+    column = settings.image
+    paths = stored_files(folder, settings).images
+    if not paths:
+        raise EncodingError(
+            f"there are no stored embeddings of the dataset `{dataset}`",
+            where=folder,
+            found="no embeddings of images",
+            expected=f"{_IMAGES}/{_IMAGES}_0.npy with {_METADATA}/{_METADATA}_0.parquet, an npz or a Parquet table",
+        )
+    parts = _parts(paths, column, settings)
+    rows, again = find_rows(images, [name for part in parts for name in part.names])
+    wrong: list[EncodingError] = []
+    if again:
+        second = again[0][2]
+        wrong.append(
+            EncodingError(
+                f"{len(again)} rows of embeddings are of an image that another row is of",
+                where=_place(parts, second),
+                found=examples(
+                    f"{printable(image)} in {_place(parts, second)}, as in {_place(parts, first)}"
+                    for image, first, second in again
+                ),
+                expected="one row an image",
+            )
+        )
+    absent = [path for path, row in zip(images["path"], rows) if row < 0]
+    if absent:
+        wrong.append(
+            EncodingError(
+                f"{len(absent)} of {images.height} images of `{dataset}` have no stored embedding",
+                where=f"{', '.join(sorted({part.named_in.name for part in parts}))}, column `{column}`",
+                found=f"{sum(len(part.names) for part in parts)} rows, such as {parts[0].names[:1]}; no row of "
+                f"{examples(absent)}",
+                expected="a row for every accepted image, by its path, its key or its sha256",
+                hint="embed them, or take the images out of the dataset's table",
+            )
+        )
+    there = rows[rows >= 0]
+    vectors = _gathered(parts, there)
+    wrong += _unusable(parts, there, vectors)
+    if len(vectors) and width and vectors.shape[1] != width:
+        wrong.append(
+            EncodingError(
+                "embeddings of images and texts are of different lengths",
+                where=parts[0].path,
+                found=f"{vectors.shape[1]} numbers",
+                expected=f"{width}, as those of texts",
+                hint="texts and images must be of one checkpoint",
+            )
+        )
+    if wrong:
+        raise EncodingError.all_of(wrong)
+    surplus = sum(len(part.names) for part in parts) - len(np.unique(there))
+    return StoredImages(vectors, surplus, _said(parts, vectors) if len(vectors) else ())
+
+
 class StoredEmbeddings:
     """Embeddings that were computed elsewhere as an encoder: `plumbline.encoders.encoder.DualEncoder` without images.
 
@@ -508,75 +586,8 @@ class StoredEmbeddings:
         return self._texts.read(texts) if self._texts else np.zeros((0, 0), np.float32)
 
     def images(self, dataset: str, images: pl.DataFrame) -> StoredImages:
-        """Return the embeddings of images.
-
-        Parameters
-        ----------
-        images : DataFrame
-            `path` and `image_id` of n accepted images.
-
-        Raises
-        ------
-        EncodingError
-            With everything that is wrong: a file that cannot be read, of another width, or with rows that have no name;
-            an image in two rows or in none; NaN, infinity, zeros; with file, row, column, and how many there are.
-        """
-        below = self.folder / dataset
-        folder = below if below.is_dir() else self.folder
-        column = self._settings.image
-        paths = stored_files(folder, self._settings).images
-        if not paths:
-            raise EncodingError(
-                f"there are no stored embeddings of the dataset `{dataset}`",
-                where=folder,
-                found="no embeddings of images",
-                expected=f"{_IMAGES}/{_IMAGES}_0.npy with {_METADATA}/{_METADATA}_0.parquet, an npz or a Parquet table",
-            )
-        parts = _parts(paths, column, self._settings)
-        rows, again = find_rows(images, [name for part in parts for name in part.names])
-        wrong: list[EncodingError] = []
-        if again:
-            second = again[0][2]
-            wrong.append(
-                EncodingError(
-                    f"{len(again)} rows of embeddings are of an image that another row is of",
-                    where=_place(parts, second),
-                    found=examples(
-                        f"{printable(image)} in {_place(parts, second)}, as in {_place(parts, first)}"
-                        for image, first, second in again
-                    ),
-                    expected="one row an image",
-                )
-            )
-        absent = [path for path, row in zip(images["path"], rows) if row < 0]
-        if absent:
-            wrong.append(
-                EncodingError(
-                    f"{len(absent)} of {images.height} images of `{dataset}` have no stored embedding",
-                    where=f"{', '.join(sorted({part.named_in.name for part in parts}))}, column `{column}`",
-                    found=f"{sum(len(part.names) for part in parts)} rows, such as {parts[0].names[:1]}; no row of "
-                    f"{examples(absent)}",
-                    expected="a row for every accepted image, by its path, its key or its sha256",
-                    hint="embed them, or take the images out of the dataset's table",
-                )
-            )
-        there = rows[rows >= 0]
-        vectors = _gathered(parts, there)
-        wrong += _unusable(parts, there, vectors)
-        if len(vectors) and self.width and vectors.shape[1] != self.width:
-            wrong.append(
-                EncodingError(
-                    "embeddings of images and texts are of different lengths",
-                    where=parts[0].path,
-                    found=f"{vectors.shape[1]} numbers",
-                    expected=f"{self.width}, as those of texts",
-                    hint="texts and images must be of one checkpoint",
-                )
-            )
-        if wrong:
-            raise EncodingError.all_of(wrong)
-        surplus = sum(len(part.names) for part in parts) - len(np.unique(there))
-        return StoredImages(vectors, surplus, _said(parts, vectors) if len(vectors) else ())
+        """Return the embeddings of images; see `stored_images`, of the width of those of texts."""
+        return stored_images(self.folder, self._settings, dataset, images, width=self.width)
 
 
 class StoredTexts:

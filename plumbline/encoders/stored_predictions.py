@@ -220,6 +220,55 @@ class PredictionTable:
         return rows[[numbers[value] for value in values]]
 
 
+def table_of_dataset(
+    path: Path,
+    dataset: str,
+    model: str,
+    *,
+    columns: ColumnMap | None,
+    reader: str,
+    root: Path,
+    names: Mapping[str, str],
+    image: str,
+) -> PredictionTable:
+    """Return the table that holds what an encoder chose for the images of a dataset.
+
+    Parameters
+    ----------
+    path : Path
+        Of the address `stored:PATH`: a table, or a folder of them.
+    columns : ColumnMap or None
+        The dataset's `map`.
+    reader, root : str, Path
+        The dataset's own.
+    names, image : mapping, str
+        `predictions` of the encoder.
+
+    Raises
+    ------
+    EncodingError
+        If the folder has none for this dataset, or its counts are those of another table.
+    """
+    if path.is_dir():
+        known = [dataset + kind for kind in TABLE_KINDS]
+        if columns is not None and reader != "folder":
+            known.insert(0, columns.index.rpartition("/")[2])
+        tables = [path / name for name in known if (path / name).is_file()]
+        if not tables:
+            raise EncodingError(
+                f"`{model}` has no predictions of the dataset `{dataset}`",
+                where=path,
+                found=", ".join(sorted(each.name for each in path.iterdir())) or "an empty folder",
+                expected=" or ".join(known),
+            )
+        path = tables[0]
+    counts = columns if reader == "counts" else None
+    if counts is not None:
+        require_same_table(path, root / counts.index)
+    by_row = columns.path if columns is not None and columns.path else image
+    return PredictionTable(path, dataset, dict(names), by_row, counts)
+
+
 def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.int64], list[tuple[str, int, int]]]:
     """Find the row of each image in what was computed elsewhere, by what it calls its rows.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -115,6 +116,33 @@ def suite(found, wanted, kind="outcomes"):
     return change
 
 
+def stored(**arrays):
+    """Return a change to an encoder of stored embeddings: the arrays of its one file, none of a folder without any."""
+
+    def change(audit):
+        Path("vectors").mkdir()
+        if arrays:
+            np.savez(Path("vectors") / "images.npz", **arrays)
+        audit["encoders"] = {"mine": {"address": "stored:vectors"}}
+
+    return change
+
+
+VECTORS = np.ones((30, 4), np.float32)
+
+
+def predictions(text, name="mine.csv"):
+    """Return a change to an encoder of stored predictions: one table, or a folder of tables of datasets."""
+
+    def change(audit):
+        Path("predicted").mkdir()
+        Path("predicted", name).write_text(text)
+        place = f"predicted/{name}" if name == "mine.csv" else "predicted"
+        audit["encoders"] = {"mine": {"address": f"stored:{place}"}}
+
+    return change
+
+
 def all_of(*changes):
     return lambda audit: [change(audit) for change in changes]
 
@@ -212,12 +240,14 @@ LABELS = {
     "a column of lists": Refused(
         as_parquet, "people.parquet", "sex: ", "texts or numbers in `sex`", "`map.columns.gender`"
     ),
-    "a damaged Parquet table": Refused(no_parquet, "people.parquet", "found:", "a sound Parquet file"),
+    "a damaged Parquet table": Refused(
+        no_parquet, "people.parquet", "found: Parquet magic bytes not found", "a sound Parquet file"
+    ),
     "no value that is known": Refused(
         all_of(people(sex=lambda i: f"s{i % 5}"), put("datasets.staff.map.values", {"gender": {"M": "man"}})),
         "people.csv",
-        "found:",
-        "M",
+        "found: 's0'",
+        "expected: M do: write the table's own words",
         "`map.values.gender`",
         ("'s0'", "'s1'", "'s2'"),
         2,
@@ -300,7 +330,9 @@ LABELS = {
         ("line 2: ", "line 3: ", "line 4: "),
         2,
     ),
-    "FairFace without labels": Refused(files("fairface"), "faces", "fairface_label_val.csv", "expected:"),
+    "FairFace without labels": Refused(
+        files("fairface"), "faces", "found: nothing", "expected: fairface_label_train.csv or fairface_label_val.csv"
+    ),
     "FairFace without columns": Refused(
         files("fairface", **{"fairface_label_val.csv": "a,b\n1,2\n"}),
         "fairface_label_val.csv, line 1",
@@ -314,10 +346,15 @@ LABELS = {
         "list no image",
     ),
     "CelebA without a part": Refused(
-        files("celeba", **{"list_attr_celeba.txt": "1\nMale\n"}), "faces", "found:", "expected:"
+        files("celeba", **{"list_attr_celeba.txt": "1\nMale\n"}),
+        "faces",
+        "found: no list_eval_partition.txt",
+        "expected: list_attr_celeba.txt",
     ),
-    "PATA without a list": Refused(files("pata"), "faces", "list of images", "expected:"),
-    "UTKFace without files": Refused(files("utkface"), "faces", "nothing", "expected:"),
+    "PATA without a list": Refused(files("pata"), "faces", "found: nothing", "expected: pata_fairness.files.lst"),
+    "UTKFace without files": Refused(
+        files("utkface"), "faces", "nothing", "expected: [age]_[gender]_[race]_[date&time].jpg"
+    ),
     "UTKFace with other names": Refused(
         files("utkface", **{f"{i}.jpg": "" for i in range(5)}),
         "0.jpg",
@@ -345,11 +382,23 @@ LABELS = {
         tuple(f"{i}.jpg: " for i in range(3)),
         2,
     ),
-    "SocialCounterfactuals without an index": Refused(files("socialcounterfactuals"), "faces", "found:", "expected:"),
+    "SocialCounterfactuals without an index": Refused(
+        files("socialcounterfactuals"), "faces", "found: nothing", "expected: data/*.parquet"
+    ),
 }
 """What tables and names tell: an audit stops before it embeds."""
 
 SEEN = {
+    "COCO without captions": Refused(
+        files("coco", **{"train2017__1.jpg": ""}), "faces", "found: train2017", "expected: annotations/captions_train"
+    ),
+    "COCO of another form": Refused(
+        files("coco", **{"annotations__captions_val2017.json": '{"images": 3}'}),
+        "captions_val2017.json",
+        "found: images",
+        "expected: JSON with the lists",
+    ),
+    "img2dataset without parts": Refused(files("img2dataset"), "faces", "found: nothing", "expected: 00000.tar"),
     "paths that lead out": Refused(
         all_of(put("datasets.staff.map.images", None), people(photo=lambda i: f"../{i}.jpg")),
         "people.csv, line 2",
@@ -436,7 +485,11 @@ WRITTEN = {
         put("datasets.staff.reader", "foldr"), "line ", "foldr", "did you mean `folder`", "key datasets.staff.reader"
     ),
     "a reader without its map": Refused(
-        put("datasets.staff.map", None), "line ", "found:", "folder, listing, counts", "key datasets.staff"
+        put("datasets.staff.map", None),
+        "line ",
+        "found: the keys reader, root, map",
+        "folder, listing, counts",
+        "key datasets.staff",
     ),
     "a suite that is unknown": Refused(
         put("audit", [{"suites": ["crimes"]}]), "line ", "crimes", "did you mean `crime`", "key audit.0.suites.0"
@@ -497,7 +550,43 @@ WRITTEN = {
     "a suite with an unknown category": Refused(
         suite("events: {", "events: {odd: [nowhere], "), "line ", "nowhere", "some of the categories", "key events.odd"
     ),
-    "a suite that is not there": Refused(put("audit", [{"suites": ["./gone.yaml"]}]), "gone.yaml", "gone.yaml", ""),
+    "a suite that is not there": Refused(
+        put("audit", [{"suites": ["./gone.yaml"]}]),
+        "gone.yaml",
+        "No such file",
+        "cannot be read",
+        "key audit.0.suites.0",
+    ),
+    "no stored vectors": Refused(
+        stored(), "vectors", "found: no table", "a .csv or .parquet file", "correct the path in the audit file"
+    ),
+    "vectors without names": Refused(
+        stored(embedding=VECTORS), "images.npz", "found: embedding", "`image_path` and `embedding`", "embeddings.image"
+    ),
+    "vectors of other names": Refused(
+        stored(embedding=VECTORS, image_path=[f"other/{i}.jpg" for i in range(100, 130)]),
+        "images.npz, column `image_path`",
+        "30 rows, such as ['other/100.jpg']",
+        "a row for every accepted image",
+        "",
+        ("photos/0.jpg", "photos/1.jpg", "photos/2.jpg"),
+        27,
+    ),
+    "vectors that are not finite": Refused(
+        stored(embedding=VECTORS * np.nan, image_path=[f"photos/{i}.jpg" for i in range(30)]),
+        "images.npz, row 1",
+        "30 of 30 stored embeddings hold NaN",
+        "finite numbers",
+        "",
+        ("row 1", "row 2", "row 3"),
+        27,
+    ),
+    "predictions of another suite": Refused(
+        predictions("image,agency\nphotos/0.jpg,leader\n"), "mine.csv", "columns image, agency", "a column `crime`"
+    ),
+    "predictions of another dataset": Refused(
+        predictions("image,crime\n", name="others.csv"), "predicted", "found: others.csv", "staff.csv or staff.parquet"
+    ),
 }
 """What the audit file and the files that it names say."""
 
@@ -506,15 +595,15 @@ OWN = {
     "a metric of other arguments": Refused(
         own("def first(scores):\n    return 1\n", **ENTRY),
         "mine.py, line 1",
-        "(scores)",
-        "expected:",
+        "found: (scores)",
+        "expected: a function of (scores, event, codes, groups)",
         "`metrics.first.function`",
     ),
     "a metric that is not there": Refused(
         own("a = b = c = d = e = 1\n", **ENTRY),
         "mine.py",
-        "found:",
-        "mine:first",
+        "found: a; b; c",
+        "expected: mine:first",
         "`metrics.first.function`",
         ("a", "b", "c"),
         2,
