@@ -70,7 +70,7 @@ def audit_command(
     console.print(f"[bold]{safe(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
     from assets.plans import recorded
     from orchestration.audit_plan import AuditPlan
-    from orchestration.audit_run import AuditRun, Outcome
+    from orchestration.audit_run import AuditRun, Outcome, clean_up
     from orchestration.definitions import defs
     from orchestration.instance import audit_lock, opened
     from orchestration.interrupt import interrupt_told
@@ -83,7 +83,7 @@ def audit_command(
         console.print(f"watched folder: {find_checkpoints(workspace).summary}", highlight=False, markup=False)
     plan, outcome = AuditPlan(defs, workspace, forced=force or ()), Outcome()
     try:
-        with interrupt_told(_say_stopping), audit_lock(workspace):
+        with interrupt_told(_say_stopping), audit_lock(workspace) as hold:
             plan.require_possible()
             unread = [dataset for dataset in audited.used_datasets if recorded(workspace, dataset) is None]
             require_undoomed(doomed_datasets(audited, unread, home=workspace.home), audited, workspace.audit_path)
@@ -96,11 +96,16 @@ def audit_command(
                 say_plan(stale, number=plan.number())
                 return
             if not (stale or plan.anew):
+                if hold.unfinished:
+                    with opened(workspace) as instance:
+                        clean_up(instance, workspace, console)
+                    hold.unfinished = False
                 console.print(f"Nothing changed since the last audit: all {plan.number():,} results are up to date.")
             else:
                 with opened(workspace) as instance:
                     runner = ItemRunner(defs, instance, workspace, plan)
                     outcome = AuditRun(runner, console=console).execute(stale)
+                hold.unfinished = False
     except KeyboardInterrupt:
         errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
         raise typer.Exit(130) from None

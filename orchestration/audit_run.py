@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+import dagster as dg
 from rich.console import Console
 
 from assets.asked_cells import cell_suites
@@ -102,6 +103,14 @@ def dataset_images(workspace: Workspace, dataset: str) -> float:
     return float(committed.details["listed"]) if committed else float(images_of(workspace, dataset))
 
 
+def clean_up(instance: dg.DagsterInstance, workspace: Workspace, console: Console) -> None:
+    """Close runs and remove unfinished files of processes that were killed, and say so. Needs `audit_lock`."""
+    if closed := close_orphans(instance):
+        console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
+    if swept := sweep_unfinished(workspace):
+        console.print(f"removed {swept} unfinished file(s) of a process that was killed")
+
+
 @dataclass
 class Outcome:
     """What an audit did.
@@ -169,10 +178,7 @@ class AuditRun:
 
     def _prepare(self) -> None:
         """Leave nothing of processes that are gone, and tell Dagster of partitions and sources."""
-        if closed := close_orphans(self._instance):
-            self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-        if swept := sweep_unfinished(self._workspace):
-            self._console.print(f"removed {swept} unfinished file(s) of a process that was killed")
+        clean_up(self._instance, self._workspace, self._console)
         register_partitions(self._instance, self._workspace)
         sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
         self._plan.found_anew((name, partition) for name, _, partition in sources)

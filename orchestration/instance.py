@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -75,9 +76,24 @@ def _link(link: Path, target: Path) -> None:
     temporary.replace(link)
 
 
+@dataclass
+class Hold:
+    """A home that is held.
+
+    Attributes
+    ----------
+    unfinished : bool
+        Whether one who held it was killed, so that files and runs may be left over. Who has cleaned up says so here.
+    """
+
+    unfinished: bool
+
+
 @contextmanager
-def audit_lock(workspace: Workspace) -> Iterator[None]:
+def audit_lock(workspace: Workspace) -> Iterator[Hold]:
     """Hold the home for one audit; the lock goes with the process, however it ends.
+
+    The file of the lock is empty once a command has ended by itself, and cleaned up after those that did not.
 
     Raises
     ------
@@ -89,14 +105,27 @@ def audit_lock(workspace: Workspace) -> Iterator[None]:
     path = workspace.home / _LOCK
     with disk_errors_named(workspace):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
+        lock = path.open("a+")
     with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):
             raise AuditAlreadyRunning(
                 "another audit is running in this home", where=path, hint="wait for it, or set PLUMBLINE_HOME"
             )
-        yield
+        file.seek(0)
+        hold = Hold(unfinished=bool(file.read(1)))
+        _mark(file, "held")
+        yield hold
+        if not hold.unfinished:
+            _mark(file, "")
+
+
+def _mark(file: IO[str], text: str) -> None:
+    """Write the whole of the lock's file; on a full disk what it says stays."""
+    with contextlib.suppress(OSError):
+        file.truncate(0)
+        file.write(text)
+        file.flush()
 
 
 def audit_is_running(workspace: Workspace) -> bool:

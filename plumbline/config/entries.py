@@ -116,6 +116,10 @@ class OwnQuestion(Part):
     """whose groups are compared, such as `gender`"""
 
 
+_MOST_DRAWS = 1_000_000
+"""A p cannot be smaller than one in these; all draws of a statistic are held at once."""
+
+
 class OwnMetricEntry(Part):
     """A metric of one's own: a function that gives one value a group, with the project's intervals around it."""
 
@@ -125,7 +129,7 @@ class OwnMetricEntry(Part):
     """suites of outcomes that it reads; without it every one that is asked"""
     bounds: tuple[Annotated[float, Field(allow_inf_nan=True)], Annotated[float, Field(allow_inf_nan=True)]] = (0.0, 1.0)
     """in which every value lies"""
-    resamples: int = Field(default=1000, ge=100)
+    resamples: int = Field(default=1000, ge=100, le=_MOST_DRAWS)
     """at most so many draws of bootstrap and test: the function is called for each"""
     question: OwnQuestion | None = None
     """its column of the scorecard; none without it"""
@@ -245,9 +249,9 @@ class Statistics(Part):
 
     seed: int = Field(default=20260801, ge=0)
     """the same seed gives the same numbers"""
-    resamples: int = Field(default=10_000, ge=100)
+    resamples: int = Field(default=10_000, ge=100, le=_MOST_DRAWS)
     """of bootstraps"""
-    permutations: int = Field(default=10_000, ge=100)
+    permutations: int = Field(default=10_000, ge=100, le=_MOST_DRAWS)
     """of tests"""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """of intervals"""

@@ -88,6 +88,8 @@ def _place(value: str) -> str:
     known = tuple(sorted(available_protocols()))
     if protocol not in known:
         raise ValueError(f"a folder, or an address of a file system that fsspec knows{suggestion(protocol, known)}")
+    if not value.removeprefix(f"{protocol}://").strip("/ "):
+        raise ValueError(f"an address with a place in it, such as {protocol}://NAME/plumbline")
     return value
 
 

@@ -227,6 +227,13 @@ def test_results_are_kept_in_a_folder_or_a_known_file_system(tmp_path):
     assert read_audit(write(tmp_path, storage={"root": "memory://lake"})).storage.root == "memory://lake"
     with pytest.raises(ConfigError, match="did you mean `memory`"):
         read_audit(write(tmp_path, storage={"root": "memry://lake"}))
+    with pytest.raises(ConfigError, match="s3://NAME/plumbline"):
+        read_audit(write(tmp_path, storage={"root": "s3://"}))
+
+
+def test_draws_that_no_memory_holds_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"statistics\.permutations[\s\S]*1000000"):
+        read_audit(write(tmp_path, statistics={"permutations": 10**9}))
 
 
 def test_control_characters_are_refused_where_they_stand(tmp_path):

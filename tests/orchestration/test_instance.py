@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -63,6 +65,39 @@ def test_another_audit_is_given_up_on_after_moments(home, monkeypatch):
         assert 0 < sum(waits) < 1 and audit_is_running(home), "the first one still has it"
     with audit_lock(home):
         pass
+
+
+def test_the_lock_remembers_a_command_that_was_killed_until_one_has_cleaned_up(home):
+    with audit_lock(home) as hold:
+        assert not hold.unfinished
+    held = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(home.audit_path), str(home.home)], stdout=subprocess.PIPE, cwd=PROJECT
+    )
+    assert held.stdout.readline() == b"held\n"
+    held.kill()
+    held.communicate()
+    with audit_lock(home) as hold:
+        assert hold.unfinished
+    with audit_lock(home) as hold:
+        assert hold.unfinished, "who does not clean up leaves it to the next"
+        hold.unfinished = False
+    with audit_lock(home) as hold:
+        assert not hold.unfinished
+    with pytest.raises(ZeroDivisionError), audit_lock(home):
+        raise ZeroDivisionError
+    with audit_lock(home) as hold:
+        assert hold.unfinished, "an error that nobody foresaw is no good end either"
+
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from orchestration.instance import audit_lock
+from resources.workspace import Workspace
+with audit_lock(Workspace(audit_path=Path(sys.argv[1]), home=Path(sys.argv[2]))):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
 
 def test_what_a_killed_process_left_is_swept_in_the_home_and_where_results_lie(tmp_path):
