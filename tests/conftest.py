@@ -165,3 +165,23 @@ def real_file() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_INSTALL = "the browser tests need Chromium: apt-get install chromium, or its path in PLUMBLINE_CHROMIUM"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Return a running browser; skip without one, which in CI is a failure."""
+    path = os.environ.get("PLUMBLINE_CHROMIUM") or next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if path is None and os.environ.get("CI"):
+        pytest.fail(_INSTALL)
+    if path is None:
+        pytest.skip(_INSTALL)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield running
+        running.close()

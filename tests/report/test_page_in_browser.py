@@ -3,9 +3,7 @@
 One browser and one page, whose second model, groups, title and files are named by an attacker.
 """
 
-import os
 import re
-import shutil
 import time
 from dataclasses import replace
 from functools import partial
@@ -23,8 +21,6 @@ from plumbline.report.page import all_numbers
 from plumbline.report.visible import visible
 from resources import served
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-INSTALL = "the browser tests need Chromium: apt-get install chromium, or its path in PLUMBLINE_CHROMIUM"
 EVIL = HOSTILE["closes a script"]
 MODELS = (GRID[0], (EVIL, "large", "6k", "archive"), GRID[6])
 GROUPS = {
@@ -33,28 +29,6 @@ GROUPS = {
     "White": HOSTILE["an expression"],
     "Asian": HOSTILE["ends a string"],
 }
-
-
-def in_playwright():
-    """Return the path of a browser; skip without one, which in CI is a failure."""
-    found = os.environ.get("PLUMBLINE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None and os.environ.get("CI"):
-        pytest.fail(INSTALL)
-    if found is None:
-        pytest.skip(INSTALL)
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Return a running browser."""
-    path = in_playwright()
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
