@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from ground import ENCODER, Ground, Result, differences, numbers
+from ground import ENCODER, Ground, Result, differences, numbers, shown
 from homes import SHARED, Home, edited
 from PIL import Image
 from written_pictures import encoded
@@ -48,14 +48,14 @@ def in_the_home(ground: Ground, rng: random.Random, name: str, number: int) -> R
     reader = READERS[number % len(READERS)]
     code, output = ground.run(home, *reader)
     if "Traceback" in output:
-        return Result(False, what, f"{' '.join(reader)} ends in a traceback: {output[-1500:]}")
+        return Result(False, what, f"{' '.join(reader)} ends in a traceback: {shown(output)}")
     code, output = ground.run(home, "audit")
     if "Traceback" in output:
-        return Result(False, what, f"audit ends in a traceback: {output[-1500:]}")
+        return Result(False, what, f"audit ends in a traceback: {shown(output)}")
     if code != 0:
         # It may have to be mended by hand, if it says where and how.
         told = path.name in "".join(output.split()) or str(below) in "".join(output.split())
-        return Result(told, what, "" if told else f"ends with {code} and names no file: {output[-1000:]}")
+        return Result(told, what, "" if told else f"ends with {code} and names no file: {shown(output)}")
     try:
         numbers(home)
     except StorageError as error:
@@ -64,7 +64,7 @@ def in_the_home(ground: Ground, rng: random.Random, name: str, number: int) -> R
             return Result(False, what, f"is not named: {error}")
         code, output = ground.run(home, "audit")
         if code or "Traceback" in output:
-            return Result(False, what, f"the next audit ends with {code}: {output[-1500:]}")
+            return Result(False, what, f"the next audit ends with {code}: {shown(output)}")
     wrong = differences(home, numbers(ground.reference))
     return Result(not wrong, what, wrong)
 
@@ -94,11 +94,11 @@ def in_the_sources(ground: Ground, rng: random.Random, name: str, number: int) -
     shutil.rmtree(faces)
     for _, output in outputs:
         if "Traceback" in output:
-            return Result(False, what, f"a traceback: {output[-1500:]}")
+            return Result(False, what, f"a traceback: {shown(output)}")
     # A cold audit of nothing but what is refused does not start (2); one of a home fails at the dataset (1).
     if bool(outputs[0][0]) != bool(outputs[1][0]):
         return Result(
-            False, what, f"the home ends with {outputs[0][0]}, a cold one with {outputs[1][0]}: {output[-800:]}"
+            False, what, f"the home ends with {outputs[0][0]}, a cold one with {outputs[1][0]}: {shown(output)}"
         )
     if outputs[0][0] != 0:
         named = all(str(faces) in "".join(output.split()) or "visitors" in output for _, output in outputs)
@@ -287,14 +287,14 @@ def handed_in(ground: Ground, rng: random.Random, name: str, number: int) -> Res
     code, output = ground.run(home, "audit")
     plain = "".join(output.split())
     if "Traceback" in output:
-        return Result(False, what, f"a traceback: {output[-1500:]}")
+        return Result(False, what, f"a traceback: {shown(output)}")
     if code == 0:
         unaccounted = _unaccounted(home)
         return Result(not unaccounted, what, unaccounted)
     if code not in (1, 2):
-        return Result(False, what, f"ends with {code}: {output[-800:]}")
+        return Result(False, what, f"ends with {code}: {shown(output)}")
     names = any(part in plain for part in (str(home.folder), "audit.yaml", "visitors", ENCODER))
     says = "expected" in output or "found" in output
     return Result(
-        names and says, what, "" if names and says else f"says no place, or not what it found: {output[-800:]}"
+        names and says, what, "" if names and says else f"says no place, or not what it found: {shown(output)}"
     )

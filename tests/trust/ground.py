@@ -187,8 +187,13 @@ def ended(process: Command) -> tuple[int, str]:
     """Wait for a command and return its exit code and output, in which the key must not be."""
     output, _ = process.communicate(timeout=LONGEST_S)
     if CANARY in output:
-        raise KeyTold(output[-1500:])
+        raise KeyTold(shown(output))
     return process.returncode, output
+
+
+def shown(output: str) -> str:
+    """Return the beginning and the end of what a command said: what goes to stderr often stands first."""
+    return output if len(output) < 2500 else f"{output[:1000]} […] {output[-1500:]}"
 
 
 class KeyTold(Exception):

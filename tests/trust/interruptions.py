@@ -20,7 +20,7 @@ from faults import (
     matching,
     within,
 )  # fmt: skip
-from ground import Ground, Result, aged, differences, ended, litter, numbers
+from ground import Ground, Result, aged, differences, ended, litter, numbers, shown
 from homes import Home, edited
 
 AREAS = (
@@ -117,7 +117,7 @@ def _met(ground: Ground, home: Home, fault: Fault, *arguments: str) -> Result:
     code, output, fired = with_fault(ground, home, fault, *arguments)
     what = f"{fault}" + ("" if fired else ", which did not come")
     if fired and code != -signal.SIGKILL:
-        return _result(what, f"ended with {code}, not by the kill: {output[-500:]}")
+        return _result(what, f"ended with {code}, not by the kill: {shown(output)}")
     return _result(what, whole_again(ground, home))
 
 
@@ -146,11 +146,11 @@ def refused_by_the_system(ground: Ground, rng: random.Random, name: str, number:
     what = f"{fault}" + ("" if fired else ", which did not come")
     wrong = ""
     if "Traceback" in output:
-        wrong = f"a traceback: {output[-1500:]}"
+        wrong = f"a traceback: {shown(output)}"
     elif code not in (0, 1, 2):
-        wrong = f"ended with {code}: {output[-500:]}"
+        wrong = f"ended with {code}: {shown(output)}"
     elif code != 0 and not _names_the_place(home, output):
-        wrong = f"says no place: {output[-800:]}"
+        wrong = f"says no place: {shown(output)}"
     return _result(what, wrong or whole_again(ground, home))
 
 
@@ -165,7 +165,7 @@ def clock(ground: Ground, rng: random.Random, name: str, number: int) -> Result:
     point = Point("*", "*/*", sum(p.times for p in ground.points))
     fault = Fault(point, rng.randint(1, point.times // 2), CLOCK, clock=jump)
     code, output, _ = with_fault(ground, home, fault, "audit")
-    wrong = f"ended with {code}: {output[-1500:]}" if code or "Traceback" in output else ""
+    wrong = f"ended with {code}: {shown(output)}" if code or "Traceback" in output else ""
     return _result(str(fault), wrong or whole_again(ground, home))
 
 
@@ -185,9 +185,9 @@ def asked_to_stop(ground: Ground, rng: random.Random, name: str, number: int) ->
     code, output = ended(process)
     what, wrong = f"{sent.name} after {seconds:.2f} s", ""
     if code not in (0, INTERRUPTED, -sent):
-        wrong = f"ended with {code}: {output[-1000:]}"
+        wrong = f"ended with {code}: {shown(output)}"
     elif "Traceback" in output:
-        wrong = f"a traceback: {output[-1500:]}"
+        wrong = f"a traceback: {shown(output)}"
     return _result(what, wrong or whole_again(ground, home))
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fault_server import Reply, Sent, completion, error, serving
-from ground import CANARY, LONGEST_S, Ground, Result, differences, ended, numbers
+from ground import CANARY, LONGEST_S, Ground, Result, differences, ended, numbers, shown
 from homes import Home, edited
 from interruptions import whole_again
 
@@ -89,14 +89,14 @@ def endpoint(ground: Ground, rng: random.Random, name: str, number: int) -> Resu
         code, output = ground.run(home, "audit")
         wrong = ""
         if "Traceback" in output or code not in (0, 1, 2):
-            wrong = f"ends with {code}: {output[-1500:]}"
+            wrong = f"ends with {code}: {shown(output)}"
         elif code and server.url not in "".join(output.split()):
-            wrong = f"names no endpoint: {output[-800:]}"
+            wrong = f"names no endpoint: {shown(output)}"
         server.answer = lambda sent: completion(_text(sent))
         if not wrong:
             code, output = ground.run(home, "audit")
             if code or "Traceback" in output:
-                wrong = f"when it is well again the audit ends with {code}: {output[-1500:]}"
+                wrong = f"when it is well again the audit ends with {code}: {shown(output)}"
     return Result(not wrong, what, wrong)
 
 
@@ -113,10 +113,10 @@ def served(ground: Ground, rng: random.Random, name: str, number: int) -> Result
         home = ground.home(name, lvlms={"model": {"endpoint": settings}})
         code, output = ground.run(home, "audit")
         if code:
-            return Result(False, "audit", output[-1500:])
+            return Result(False, "audit", shown(output))
         code, output = ground.run(home, "export", "--to", str(home.folder / "exported"))
         if code:
-            return Result(False, "export", output[-1500:])
+            return Result(False, "export", shown(output))
         with ThreadPoolExecutor(1) as pool:
             dagster, mlflow = _free_port(), _free_port()
             ports = ("--dagster-port", str(dagster), "--mlflow-port", str(mlflow))
@@ -138,7 +138,7 @@ def served(ground: Ground, rng: random.Random, name: str, number: int) -> Result
     wrong = next((f"a page is not served: {page[:200]}" for page in pages if page.startswith("HTTP ")), wrong)
     if not wrong and ("errors" in json.loads(pages[0]) or '"results": []' in pages[0]):
         wrong = f"the runs are not told: {pages[0][:800]}"
-    return Result(not wrong and code == 0, "audit, export and ui", wrong or (f"ui: {output[-800:]}" if code else ""))
+    return Result(not wrong and code == 0, "audit, export and ui", wrong or (f"ui: {shown(output)}" if code else ""))
 
 
 def _free_port() -> int:
@@ -193,7 +193,7 @@ def two_writers(ground: Ground, rng: random.Random, name: str, number: int) -> R
     what = f"{' and '.join(pair)} at once"
     for code, output in outputs:
         if "Traceback" in output or code not in (0, 1, 2):
-            return Result(False, what, f"ends with {code}: {output[-1500:]}")
+            return Result(False, what, f"ends with {code}: {shown(output)}")
     wrong = whole_again(ground, home, fresh=False)
     return Result(not wrong, what, wrong)
 
@@ -306,7 +306,7 @@ def other_rights(ground: Ground, rng: random.Random, name: str, number: int) -> 
         if what.startswith("a link") and code in (1, 2) and "Traceback" not in output:
             wrong = _without_place(home, output)
         elif code or "Traceback" in output:
-            wrong = f"the next audit ends with {code}: {output[-1500:]}"
+            wrong = f"the next audit ends with {code}: {shown(output)}"
         else:
             wrong = differences(home, numbers(ground.reference))
     return Result(not wrong, told, wrong)
@@ -339,11 +339,11 @@ def _as_the_user(ground: Ground, home: Home, umask: int, *, statistics: dict, mu
     code_text = _WITHOUT_CAPABILITIES.format(umask=umask, group=GROUP, forbidden=str(forbidden))
     code, output = ground.run(home, "-c", code_text)
     if "Traceback" in output or code not in (0, 1, 2):
-        return f"ends with {code}: {output[-1500:]}"
+        return f"ends with {code}: {shown(output)}"
     if code and must_succeed:
-        return f"is refused: {output[-1500:]}"
+        return f"is refused: {shown(output)}"
     return _without_place(home, output) if code else ""
 
 
 def _without_place(home: Home, output: str) -> str:
-    return "" if str(home.folder) in "".join(output.split()) else f"names no place: {output[-800:]}"
+    return "" if str(home.folder) in "".join(output.split()) else f"names no place: {shown(output)}"
