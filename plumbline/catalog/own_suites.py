@@ -311,7 +311,7 @@ def read_own_suite(path: Path) -> dict[str, Any]:
             raise ConfigError("a file of prompts is too large", where=path, expected=f"{_LARGEST_FILE:,} bytes")
         content, node = foreign_yaml(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError("a file of prompts cannot be read", where=path, found=error.strerror) from error
+        raise ConfigError("the file of a suite cannot be read", where=path, found=error.strerror) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError("a file of prompts is not YAML", where=path, found=" ".join(str(error).split())) from error
     if not isinstance(content, dict):

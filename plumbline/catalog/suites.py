@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from plumbline.catalog.files import data_yaml, typed
 from plumbline.config.parts import Part
 from plumbline.digests import digest_json
-from plumbline.errors import ConfigError
+from plumbline.errors import ConfigError, suggestion
 from plumbline.recording import note, unrecorded
 
 _SLOT = "{}"
@@ -193,7 +193,13 @@ def data_of(name: str) -> dict[str, Any]:
     if name == "trident_composite":
         name = "trident"
     if name not in suite_names():
-        raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
+        close = suggestion(name, suite_names())
+        raise ConfigError(
+            "there is no such prompt suite",
+            found=f"{name}{close}",
+            expected=", ".join(suite_names()),
+            hint=None if close else "a suite of your own is named by the path of its file, such as ./jobs.yaml",
+        )
     content: dict[str, Any] = data_yaml(f"suites/{name}.yaml")
     return content
 

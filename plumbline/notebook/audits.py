@@ -517,7 +517,8 @@ def _embedded(given: Texts, suites: Sequence[Suite], *, width: int) -> dict[str,
         vectors = as_vectors([np.asarray(given[text]) for text in wanted], where="text_features", rows=len(wanted))
     else:
         wanted = texts
-        vectors = as_vectors(given, where="text_features", rows=len(texts))
+        where = f"text_features, a row for each of the {len(texts)} texts of `plumbline.prompts(suites)`"
+        vectors = as_vectors(given, where=where, rows=len(texts))
     if vectors.shape[1] != width:
         raise EncodingError(
             "vectors of images and of texts must be of one space",

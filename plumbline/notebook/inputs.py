@@ -352,7 +352,7 @@ def records_of(
         raise DatasetError(
             "no column of the labels is one that people are compared by",
             where="labels",
-            found=", ".join(table.columns[:_LONGEST]) or "no column",
+            found=(", ".join(table.columns[:_LONGEST]) or "no column") + _meant(table.columns),
             expected=f"one of {', '.join(LABEL_COLUMNS)}",
             hint="rename your columns, such as labels.rename({'sex': 'gender'}), or name them with `attributes`",
         )
@@ -368,6 +368,10 @@ def records_of(
     binned, unused = _binned(records, limits)
     others = [] if labels is None else [name for name in table.columns if name not in schema]
     return Known(binned, unused | {f"column `{name}`": _NOT_READ.format(repr(name)) for name in others})
+
+
+def _meant(columns: Sequence[str]) -> str:
+    return next((close for name in columns if (close := suggestion(name, LABEL_COLUMNS))), "")
 
 
 _NOT_READ = "people are compared by it where `attributes` names it: attributes=[{}]"

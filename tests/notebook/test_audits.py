@@ -330,3 +330,14 @@ def test_numbers_are_put_into_groups_and_nothing_of_the_labels_is_dropped_silent
 def test_limits_that_do_not_ascend_are_refused(limits):
     with pytest.raises(ConfigError, match="must ascend"):
         _audited({"age": [20] * 60}, bins={"age": limits})
+
+
+def test_what_is_misspelt_is_answered_with_what_was_meant():
+    with pytest.raises(ConfigError, match="did you mean `crime`"):
+        plumbline.prompts(["crme"])
+    with pytest.raises(DatasetError, match="did you mean `gender`"):
+        _audited({"gendr": ["woman", "man"] * 30})
+    with pytest.raises(EncodingError, match=r"each of the 21 texts of `plumbline.prompts"):
+        plumbline.audit_features(
+            np.ones((6, 4)), text_features=np.ones((20, 4)), labels={"gender": ["a", "b"] * 3}, suites=["crime"]
+        )
