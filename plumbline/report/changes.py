@@ -296,7 +296,7 @@ def change_title(row: Row) -> str:
     metric = row["metric"]
     parts = [metric.replace("_", " ")]
     parts += [row["definition"].replace("_", " ")] if metric not in METRICS | LANGUAGE_METRICS else []
-    parts += [event_title(row["event"])] if row["event"] else []
+    parts += [event_title(row["event"], row["suite"])] if row["event"] else []
     parts += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
     parts += [group_title(row["group"])] if row["group"] else []
     parts += [str(row[name]) for name in ("probe", "occupation", "prompt", "instruction", "scorer") if row[name]]

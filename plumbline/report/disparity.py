@@ -132,7 +132,7 @@ def _is_large(row: Row, reading: Reading) -> bool:
 
 
 def _finding(row: Row, reading: Reading) -> Finding:
-    what = f"{event_title(row['event'])} by {attribute_title(row['attribute'])}"
+    what = f"{event_title(row['event'], row['suite'])} by {attribute_title(row['attribute'])}"
     tone = tone_of(row, reading)
     short = f"{sentence_start(what)}, {PARITY}" if tone == "bias" else f"no evidence of a difference: {what}"
     return finding_of(row, reading, tone=tone, topic=_topic(row), short=short, share=True)
@@ -152,7 +152,7 @@ def skew_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 def _skew(found: Disparity, reading: Reading) -> Finding:
     row = found.skew
-    what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'])}"
+    what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'], row['suite'])}"
     topic = ("skew", row["dataset"], row["suite"], row["event"], row["attribute"])
     if instead := fallback_finding(found, what, topic, reading):
         return instead

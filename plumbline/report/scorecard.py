@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -30,8 +30,10 @@ from plumbline.report.rows import Row, checked, defined, where
 from plumbline.report.vocabulary import (
     ATTRIBUTE_TITLES,
     attribute_title,
+    event_title,
     group_faces,
     is_composite,
+    is_own_suite,
     probe_words,
     probes,
     sentence_start,
@@ -227,6 +229,8 @@ class Question:
             return ()
         if self.suite == "trident":
             return _NEGATIVE
+        if is_own_suite(self.suite):
+            return ()
         suite = load_suite(self.suite)
         categories = suite.events.get(self.event, ())
         labels = tuple(each.id for each in suite.candidates if each.category in categories)
@@ -328,11 +332,15 @@ QUESTIONS: tuple[Question, ...] = (
 
 BY_ID: dict[str, Question] = {question.id: question for question in QUESTIONS}
 
-_OF_ANY_ATTRIBUTE = ("crime_race", "agency_race", "communion_race")
-"""What is asked of an attribute that only one dataset has, such as `department`: the first that has an answer."""
+_OF_ANY_ATTRIBUTE = {
+    question.id.removesuffix("race"): question for question in QUESTIONS if question.attribute == "race"
+}
+"""Beginning of an id -> what is asked of any attribute, such as `department`, in the order of the columns."""
+
+_LABELS = tuple(question for question in QUESTIONS if question.chapter == "bias" and question.metric == "max_skew")
 
 
-_OWN = "own"
+_OWN, _SUITE = "own", "suite"
 
 
 def own_question(metric: str, suite: str, event: str, attribute: str, topic: str) -> str:
@@ -341,7 +349,7 @@ def own_question(metric: str, suite: str, event: str, attribute: str, topic: str
 
 
 def question_of(id: str) -> Question:
-    """Return a question by its id; of a metric of one's own, and of an attribute of one dataset, it is made."""
+    """Return a question by its id; of a metric or suite of one's own, and of any other attribute, it is made."""
     if id in BY_ID:
         return BY_ID[id]
     if id.startswith(f"{_OWN}:"):
@@ -350,32 +358,51 @@ def question_of(id: str) -> Question:
             id, topic, "encoder", GAP, (metric,), own_suite, "number", "own-metrics", of, event,
             groups=Groups(VALUE, metric),
         )  # fmt: skip
-    suite, attribute = id.split("_", 1)
-    return replace(BY_ID[f"{suite}_race"], id=id, attribute=attribute)
+    if id.startswith(f"{_SUITE}:"):
+        own_suite, event, of = map(unquote, id.split(":")[1:])
+        return _labels(id, event_title(event, own_suite), own_suite, event, of)
+    start = next(each for each in _OF_ANY_ATTRIBUTE if id.startswith(each))
+    return replace(_OF_ANY_ATTRIBUTE[start], id=id, attribute=id.removeprefix(start))
 
 
 def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Question, ...]:
-    """Return the questions that a metric table may answer: the declared ones, and one an attribute of one dataset.
+    """Return the questions that a metric table may answer: the declared ones, and those of own attributes and suites.
+
+    What is asked of race is asked of every other attribute of the dataset whose gender and race are shown, which is
+    that on which most models were asked for them; of all attributes, where no dataset has gender or race. An attribute
+    of one's own elsewhere, and a cross of two attributes, has the first of these columns. Each event of an own suite
+    whose skew is computed has a column an attribute.
 
     Parameters
     ----------
     declared : sequence of str
         Ids of those that metrics of one's own answer.
     """
-    first = QUESTIONS[0]
-    skews = where(table, metric=first.metric, definition=first.definitions, statistic=first.statistic)
-    of_one = sorted(set(skews["attribute"].drop_nulls()) - ATTRIBUTE_TITLES.keys())
-    of_attributes = []
-    for name in of_one:
-        of_name = where(skews, attribute=name)
-        answered = (
-            each
-            for each in map(question_of, _OF_ANY_ATTRIBUTE)
-            if not where(of_name, suite=each.suite, event=each.event).is_empty()
-        )
-        of_attributes += [replace(each, id=f"{each.suite}_{name}", attribute=name) for each in islice(answered, 1)]
-    last = max(place for place, each in enumerate(QUESTIONS) if each.chapter == "bias") + 1
-    return (*QUESTIONS[:last], *of_attributes, *map(question_of, declared), *QUESTIONS[last:])
+    metrics = tuple({question.metric for question in _OF_ANY_ATTRIBUTE.values()})
+    compared = where(table, metric=metrics, statistic="estimate").drop_nulls("attribute")
+    skews = where(compared, metric=_LABELS[0].metric, definition=_LABELS[0].definitions)
+    answers = [row["dataset"] for question in _LABELS for row in _answers(skews, question).values()]
+    shown = [max(sorted(set(answers)), key=answers.count)] if answers else compared["dataset"].unique()
+    beside = set(compared.filter(pl.col("dataset").is_in(shown))["attribute"])
+    more: list[Question] = []
+    for name in sorted(set(compared["attribute"]) - {"gender", "race", "auto_gender"}):
+        if name in ATTRIBUTE_TITLES and (is_composite(name) or name not in beside):
+            continue
+        asked = [question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE]
+        asked = [each for each in asked if not _rows_of(compared, each).is_empty()]
+        crossed = any(name in (f"{one}_{other}", f"{other}_{one}") for one, other in combinations(sorted(beside), 2))
+        more += asked[:1] if crossed or name not in beside else asked
+    for suite, event, name in skews.select("suite", "event", "attribute").unique(maintain_order=True).iter_rows():
+        if is_own_suite(suite) and name != "auto_gender" and not is_composite(name):
+            more.append(question_of(":".join((_SUITE, *(quote(part, safe=" ") for part in (suite, event, name))))))
+    columns: list[Question] = []
+    last = {question.chapter: place for place, question in enumerate(QUESTIONS)}
+    for place, question in enumerate(QUESTIONS):
+        columns.append(question)
+        if last[question.chapter] == place:
+            columns += [each for each in more if each.chapter == question.chapter]
+            columns += map(question_of, declared if question.chapter == "bias" else ())
+    return tuple(columns)
 
 
 _PLACE = ("dataset", "attribute", "prompt")
@@ -454,13 +481,7 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
 
 def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
     """Return model -> the row that answers a question, each on the dataset and prompt that most models have."""
-    names = ("event", "probe", "statistic", "group", "reference_group")
-    fixed = {name: getattr(question, name) for name in names}
-    rows = where(table, metric=question.metric, suite=question.suite, definition=question.definitions, **fixed)
-    if question.attribute is not None:
-        rows = where(rows, attribute=question.attribute)
-    if question.metric == "max_toxicity":
-        rows = spoken(rows)
+    rows = _rows_of(table, question)
     prompts = {name: place for place, name in enumerate(prompt_ids("all"))}
     by_place: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in sorted(rows.to_dicts(), key=lambda row: question.definitions.index(row["definition"])):
@@ -476,6 +497,15 @@ def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
     for place in sorted(by_place, key=preference):
         chosen = by_place[place] | chosen
     return chosen
+
+
+def _rows_of(table: pl.DataFrame, question: Question) -> pl.DataFrame:
+    names = ("event", "probe", "statistic", "group", "reference_group")
+    fixed = {name: getattr(question, name) for name in names}
+    rows = where(table, metric=question.metric, suite=question.suite, definition=question.definitions, **fixed)
+    if question.attribute is not None:
+        rows = where(rows, attribute=question.attribute)
+    return spoken(rows) if question.metric == "max_toxicity" else rows
 
 
 def _cell(

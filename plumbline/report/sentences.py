@@ -36,7 +36,14 @@ from plumbline.report.scorecard import (
     question_of,
     value_text,
 )
-from plumbline.report.vocabulary import attribute_title, event_title, probe_words, sentence_start
+from plumbline.report.vocabulary import (
+    attribute_title,
+    event_title,
+    is_own_suite,
+    probe_words,
+    sentence_start,
+    suite_title,
+)
 
 SAYS: dict[str, str] = {
     "max_skew": "gives {event} {plain} more often to one {one} than to another{pairs}",
@@ -81,7 +88,7 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
     size, groups = _away(cell), [cell.get("group"), cell.get("reference_group")]
     worst, best = groups if cell["value"] < 0 else groups[::-1]
     text = SAYS[cell["metric"]].format(
-        event=_event(cell["event"], cell["metric"]),
+        event=_event(cell["event"], cell["metric"], cell.get("suite")),
         one=attribute if attribute in ("race", "gender", "age group", "occupation") else f"group of {attribute}",
         value=value_text(size) + sure,
         plain=value_text(size, signed=False) + sure,
@@ -121,7 +128,7 @@ def _people(cell: Mapping[str, Any], group: str | None) -> str:
     return people(group) if cell["kind"] == "generator" else faces_of(cell["attribute"], group)
 
 
-def _event(event: str | None, metric: str) -> str:
+def _event(event: str | None, metric: str, suite: str | None = None) -> str:
     if event is None:
         return ""
     if event.endswith("_caption"):
@@ -131,11 +138,10 @@ def _event(event: str | None, metric: str) -> str:
     if metric == "weat_effect":
         return f"positive words of {event} (against its negative ones)"
     dimension, _, pole = event.rpartition("_")
-    return (
-        f"{pole} words of {dimension}"
-        if metric in ("sc_weat_effect", "skew_at_k") and dimension
-        else event_title(event)
-    )
+    if metric in ("sc_weat_effect", "skew_at_k") and pole in ("positive", "negative") and dimension:
+        of_own = f" ({suite_title(suite)})" if suite and is_own_suite(suite) else ""
+        return f"{pole} words of {dimension.replace('_', ' ')}{of_own}"
+    return event_title(event, suite)
 
 
 def sureness(
@@ -181,7 +187,7 @@ def _cell(row: Row, table: pl.DataFrame | None = None) -> dict[str, Any]:
 def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
     """Return a cell of the scorecard as a predicate: what, how sure, for whom."""
     question = question_of(cell["question"])
-    names = ("metric", "event", "group", "reference_group")
+    names = ("metric", "suite", "event", "group", "reference_group")
     cell = {**cell, **{name: getattr(question, name) for name in names}, "between": cell["groups"]}
     return predicate(cell, sureness(cell, reading))
 

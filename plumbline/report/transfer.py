@@ -234,7 +234,7 @@ def row_title(row: Row) -> str:
 
 def row_words(row: Row) -> str:
     """Return what a row is about as the object of a sentence."""
-    event = event_title(row["event"] or "")
+    event = event_title(row["event"] or "", row["suite"])
     match row["metric"]:
         case "max_skew":
             smoothed = "smoothed " if row["definition"] == "smoothed" else ""
@@ -318,11 +318,11 @@ def _classes(row: Row) -> str:
 
 def _task(row: Row) -> str:
     whole = "the " if row["event"] == "mean_of_tasks" else ""
-    return f"{whole}{event_title(row['event'] or '–')}{_variant(row)}"
+    return f"{whole}{event_title(row['event'] or '–', row['suite'])}{_variant(row)}"
 
 
 def _short(row: Row) -> str:
-    return event_title(row["event"] or row["metric"]).removesuffix(" words") + _variant(row)
+    return event_title(row["event"] or row["metric"], row["suite"]).removesuffix(" words") + _variant(row)
 
 
 def _variant(row: Row) -> str:

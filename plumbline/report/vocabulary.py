@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from plumbline.catalog.suites import VALENCES, load_suite
+from plumbline.catalog.suites import VALENCES, load_suite, suite_names
 
 EVENT_TITLES = {
     "crime": "crime labels",
@@ -31,6 +31,8 @@ ATTRIBUTE_TITLES = {
 }
 DIMENSIONS = ("agency", "belief", "communion")
 """Of social perception, in the order of the papers; each has a positive and a negative pole."""
+_JOINED_SUITES = ("outcomes", "trident_mixed", "generation")
+"""What the metric table has beside the suites that have a file."""
 GROUP_NOUNS = {"man": "men", "woman": "women"}
 
 
@@ -46,9 +48,15 @@ def probe_words(valence: str) -> str:
     return f"{valence} words ({', '.join([word for word, of in probes() if of == valence][:2])} …)"
 
 
-def event_title(event: str) -> str:
-    """Return an event as a noun phrase for headings and axes."""
-    return EVENT_TITLES.get(event, event.replace("_", " "))
+def is_own_suite(suite: str) -> bool:
+    """Return whether a suite of the metric table is one of the audit's own."""
+    return suite not in (*suite_names(), *_JOINED_SUITES)
+
+
+def event_title(event: str, suite: str | None = None) -> str:
+    """Return an event as a noun phrase for headings and axes: `crime labels`; of an own suite `low paid (jobs)`."""
+    title = EVENT_TITLES.get(event, event.replace("_", " "))
+    return f"{title} ({suite_title(suite)})" if suite and is_own_suite(suite) else title
 
 
 def attribute_title(attribute: str) -> str:

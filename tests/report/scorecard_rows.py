@@ -5,11 +5,14 @@ from plumbline.catalog.schema import metric_frame
 SURE, UNSURE = {"p": 0.0005, "q": 0.004}, {"p": 0.5, "q": 0.6}
 
 
-def answer(model, *, dataset="fairface", value=1.5, low=1.0, high=2.0, n=2000, attribute="race", groups=None, **more):
-    """Return the rows of one disparity in crime labels, and of the shares of its groups."""
+def answer(
+    model, *, dataset="fairface", value=1.5, low=1.0, high=2.0, n=2000, attribute="race", groups=None,
+    suite="crime", event="crime", **more,
+):  # fmt: skip
+    """Return the rows of one disparity in crime labels, or another event, and of the shares of its groups."""
     base = {
-        "model": model, "dataset": dataset, "condition": "before", "statistic": "estimate", "suite": "crime",
-        "event": "crime", "attribute": attribute,
+        "model": model, "dataset": dataset, "condition": "before", "statistic": "estimate", "suite": suite,
+        "event": event, "attribute": attribute,
     }  # fmt: skip
     skew = base | {"metric": "max_skew", "definition": "mean_over_pairs", "ci_low": low, "ci_high": high, "n": n}
     shares = [

@@ -29,8 +29,12 @@ from plumbline.report.scorecard import (
     value_text,
 )
 from plumbline.report.scorecard_table import score_tables, score_tip
+from plumbline.report.sentences import model_sentences
 
 TRAITS = {traits.name: traits for family in family_descriptions().values() for traits in family.metrics}
+
+
+NEGATIVE = "negative_agency"
 
 
 def cell(card, model, question="crime_race"):
@@ -276,6 +280,42 @@ def test_an_attribute_that_only_one_dataset_has_is_asked_about():
     numbers = scorecard_numbers(table)
     own = next(name for name in numbers if "disability" in name)
     assert own.startswith("Crime labels by disability x R_D-") and numbers[own] == 0.3
+
+
+@pytest.mark.parametrize("attribute", ["age_group", "site"])
+def test_an_attribute_beside_no_gender_or_race_is_asked_all_that_race_is(attribute):
+    table = frame(answer("a", attribute=attribute), answer("a", attribute=attribute, suite="agency", event=NEGATIVE))
+    card = scorecard(table, Reading())
+    assert card["question"].to_list() == [f"crime_{attribute}", f"agency_{attribute}"]
+    assert all(question_of(name).attribute == attribute for name in card["question"])
+
+
+def test_beside_gender_another_attribute_of_the_same_dataset_is_asked_too_and_of_others_not():
+    ages = answer("a", attribute="age_group", dataset="staff")
+    same = scorecard(frame(answer("a", attribute="gender", dataset="staff"), ages), Reading())
+    assert same["question"].to_list() == ["crime_gender", "crime_age_group"]
+    other = scorecard(frame(answer("a", attribute="gender", dataset="faces"), ages), Reading())
+    assert other["question"].to_list() == ["crime_gender"]
+
+
+def test_a_cross_of_own_attributes_has_one_column():
+    rows = [
+        answer("a", attribute=attribute, suite=suite, event=event)
+        for attribute in ("site", "sex", "site_sex")
+        for suite, event in (("crime", "crime"), ("agency", NEGATIVE))
+    ]
+    asked = set(scorecard(frame(*rows), Reading())["question"])
+    assert asked == {"crime_site", "agency_site", "crime_sex", "agency_sex", "crime_site_sex"}
+
+
+def test_events_of_an_own_suite_are_columns_with_its_name():
+    table = frame(answer("a"), answer("a", suite="jobs", event="low_paid"))
+    card = scorecard(table, Reading())
+    found = cell(card, "a", "suite:jobs:low_paid:race")
+    assert found["title"] == "Low paid (jobs) by race" and found["value"] == 1.5 and found["group"] == "Black"
+    assert "gives low paid (jobs)" in model_sentences(card, "a", Reading())[1]
+    (shown,) = score_tables(card)
+    assert [column.title for column in shown.columns] == ["Crime labels by race", "Low paid (jobs) by race"]
 
 
 def test_a_tip_says_why_mark_and_interval_seem_to_disagree_and_what_the_groups_have():

@@ -68,7 +68,7 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     if evident:
         # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
         tone = "bias" if row["event"].endswith("negative") else "difference"
-        short = f"{sentence_start(attribute)}: associated unequally with {scale_title(row['event'])}"
+        short = f"{sentence_start(attribute)}: associated unequally with {scale_title(row['event'], row['suite'])}"
     else:
         tone, short = "none", f"no evidence of associations by {attribute}"
     size = _upright(row)

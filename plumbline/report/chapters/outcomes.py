@@ -14,7 +14,7 @@ from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, where
-from plumbline.report.vocabulary import HARM_EVENTS, event_title
+from plumbline.report.vocabulary import HARM_EVENTS, event_title, is_own_suite
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -36,8 +36,15 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
             harm_rates(own, inputs.audit, inputs.models, dataset),
             of("crime", "non_human"),
             *(of(suite, event, composite=True) for suite, event in TASK_EVENTS.items()),
+            *(of(suite, event) for suite, event in _own_events(own)),
         ],
     )
+
+
+def _own_events(rows: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return (suite, event) of each event of the audit's own suites."""
+    pairs = where(rows, metric="outcome_proportion", condition="before").select("suite", "event").unique()
+    return [(suite, event) for suite, event in pairs.sort("suite", "event").iter_rows() if is_own_suite(suite)]
 
 
 def _crime_by_group(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
@@ -59,7 +66,8 @@ def _harm(row: Row, reading: Reading) -> Finding:
         reading,
         tone="harm" if defined(row["value"]) else "undefined",
         topic=("harm", row["dataset"], row["suite"], row["event"]),
-        short=f"Share of images given {event_title(row['event'])}" + ("" if defined(row["value"]) else ": undefined"),
+        short=f"Share of images given {event_title(row['event'], row['suite'])}"
+        + ("" if defined(row["value"]) else ": undefined"),
         share=True,
         strength=or_nan(row["value"]),
     )

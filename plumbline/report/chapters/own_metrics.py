@@ -41,7 +41,7 @@ def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 
 def _gap(row: Row, reading: Reading) -> Finding:
-    of = f"{row['definition']} of {event_title(row['event'])} by {attribute_title(row['attribute'])}"
+    of = f"{row['definition']} of {event_title(row['event'], row['suite'])} by {attribute_title(row['attribute'])}"
     tone = tone_of(row, reading)
     topic = ("own", row["dataset"], row["suite"], row["event"], row["attribute"], row["definition"])
     return finding_of(row, reading, tone=tone, topic=topic, short=titled(tone, f"a gap in {of}"))

@@ -69,7 +69,7 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     if evident:
         # First for negative words is a harm to whichever group it is; first for warm ones is for the reader to judge.
         tone = "bias" if row["event"].endswith("negative") else "difference"
-        short = f"{sentence_start(attribute)}: ranked unequally by {scale_title(row['event'])}"
+        short = f"{sentence_start(attribute)}: ranked unequally by {scale_title(row['event'], row['suite'])}"
     else:
         tone, short = "none", f"no evidence of unequal rankings by {attribute}"
     finding = finding_of(row, reading, tone=tone, topic=("ranking", row["dataset"], row["attribute"]), short=short)

@@ -42,6 +42,7 @@ def max_skew(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dat
     """
     rows = skew_rows(table, dataset)
     events, attributes = in_order(rows["event"], EVENT_ORDER), in_order(rows["attribute"], ATTRIBUTE_ORDER)
+    titles = {event: event_title(event, suite) for event, suite in rows.select("event", "suite").unique().iter_rows()}
     return dots(
         f"skew-{dataset}",
         f"Max skew by model and event, {dataset}",
@@ -49,16 +50,16 @@ def max_skew(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dat
         marks=(
             Dot.of(
                 row,
-                f"{row['model']}, {attribute_title(row['attribute'])}, {event_title(row['event'])}",
+                f"{row['model']}, {attribute_title(row['attribute'])}, {event_title(row['event'], row['suite'])}",
                 row=row["model"],
                 reading=reading,
-                panel=event_title(row["event"]),
+                panel=event_title(row["event"], row["suite"]),
                 series=attribute_title(row["attribute"]),
             )
             for row in rows.to_dicts()
         ),
         rows=Rows.plain(in_order(rows["model"], models)),
-        panels=[event_title(event) for event in events],
+        panels=[titles[event] for event in events],
         series=[Series.of_attribute(attribute) for attribute in attributes],
         axis="max skew (0: all groups get the label equally often)",
     )
@@ -131,7 +132,7 @@ def shares(
     notes = ["line: all images"] * bool(everyone) + ["stroke: planted truth"] * bool(known)
     return dots(
         f"share-{dataset}-{suite}-{event}-{'crossed' if composite else 'single'}",
-        f"Who gets {event_title(event)}, {dataset}" + (" (crossed groups)" if composite else ""),
+        f"Who gets {event_title(event, suite)}, {dataset}" + (" (crossed groups)" if composite else ""),
         f"Each dot is a group's share with its Wilson interval, one panel a model.{left_out}",
         marks=[
             Dot.of(
@@ -148,7 +149,7 @@ def shares(
         rows=Rows(tuple((attribute_title(a), _groups(where(rows, attribute=a))) for a in attributes)),
         panels=in_order(rows["model"], models),
         unit="share",
-        axis="; ".join([f"share of the group's images given {event_title(event)}", *notes]),
+        axis="; ".join([f"share of the group's images given {event_title(event, suite)}", *notes]),
         line=everyone,
     )
 

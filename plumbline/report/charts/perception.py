@@ -15,7 +15,7 @@ from plumbline.report.evidence import evidence
 from plumbline.report.numbers import MINUS, count, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, largest_first, or_nan, where
-from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_title, is_composite
+from plumbline.report.vocabulary import DIMENSIONS, attribute_title, event_title, group_title, is_composite
 
 SCALES = (
     "warmth", "competence", "agency_positive", "agency_negative",
@@ -33,10 +33,11 @@ _BLOCKS: tuple[tuple[str, Mapping[str, str]], ...] = (
 _PLACES = {event: (over, title) for over, names in _BLOCKS for event, title in names.items()}
 
 
-def scale_title(scale: str) -> str:
-    """Return a scale in words: `warmth`, `agency, negative words`."""
+def scale_title(scale: str, suite: str | None = None) -> str:
+    """Return a scale in words: `warmth`, `agency, negative words`; that of an own suite with its suite."""
     dimension, _, pole = scale.rpartition("_")
-    return f"{dimension}, {pole} words" if dimension else scale
+    is_pole = pole in ("positive", "negative") and dimension
+    return f"{event_title(dimension, suite)}, {pole} words" if is_pole else event_title(scale, suite)
 
 
 def comparison_title(row: Row) -> str:
