@@ -714,6 +714,8 @@ def disparity_rows(
             note = undefined_pairs_reason(*undefined_pairs(draws.table[:-1], sizes))
         elif each.metric == "impact_ratio":
             note = impact_ratio_reason(estimate.value, sizes)
+        if not draws.table[:-1].any():
+            note = reason("event_never_happens")
         columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
         columns |= detectable_columns(
             draws.permuted[..., :-1, :],

@@ -6,7 +6,7 @@ that the most extreme disparity can be the one that is left out: then the smooth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -69,9 +69,10 @@ class Disparity:
 def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], reading: Reading) -> Finding | None:
     """Return the finding of another reading where Max Skew alone would say too little; None where it says enough.
 
-    It does where it is evidence, or where all its pairs are defined and no other reading is evidence. Otherwise a
-    reading that is evidence speaks, the smoothed skew before the parity difference; without one, the smoothed skew
-    (the parity difference, where there is none) says that there is no evidence over all groups.
+    Max Skew says enough where it is evidence, or where all its pairs are defined and no other reading is evidence.
+    Where no image got the label, nothing is compared, and that is said. Otherwise a reading that is evidence speaks,
+    the smoothed skew before the parity difference; without one, the smoothed skew (the parity difference, where there
+    is none) says that there is no evidence over all groups.
 
     Parameters
     ----------
@@ -83,6 +84,11 @@ def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], readin
     sure = [other for other in found.others if evidence(other, reading)]
     if evidence(row, reading) and defined(row["value"]):
         return None
+    if defined(row["value"]) and reasons.find(row["reason_codes"], "event_never_happens") is not None:
+        event, by = event_title(row["event"], row["suite"]), attribute_title(row["attribute"])
+        says = f"On {row['dataset']}, {row['model']} gives {event} to no image: there is nothing to compare by {by}."
+        nothing = finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: no image got the label")
+        return replace(nothing, sentence=says)
     if not sure and not found.partial:
         return None
     if not sure and not found.others:

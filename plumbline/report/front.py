@@ -305,7 +305,7 @@ def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _tested(card: pl.DataFrame) -> list[dict[str, Any]]:
-    return [cell for cell in _of_bias(card) if cell["state"] not in ("not_asked", "undefined", "measured")]
+    return [cell for cell in _of_bias(card) if cell["state"] not in ("not_asked", "undefined", "measured", "no_label")]
 
 
 def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
@@ -324,6 +324,8 @@ def _counted(many: int, what: str) -> str:
 def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> list[str]:
     tested = _tested(card)
     whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
+    if not tested and any(cell["state"] == "no_label" for cell in card.to_dicts()):
+        return [f"No image got one of the labels that {whose} was asked about: there is nothing to compare."]
     if not tested:
         return [f"Nothing that {whose} was asked could be tested."]
     questions = len({cell["question"] for cell in tested})
@@ -362,6 +364,8 @@ def section(
 
 def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere: bool) -> str:
     tested = _tested(cells)
+    if not tested and not where(cells, state="no_label").is_empty():
+        return "No image got a label that it was asked about: there is nothing to compare."
     if not tested:
         return "Nothing that it was asked could be tested."
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
@@ -373,9 +377,9 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     cells_of_model = where(card, model=model)
     cells, kind = _of_bias(cells_of_model), cells_of_model["kind"][0]
-    evident, quiet, none_beyond, weak = (
+    evident, quiet, none_beyond, weak, no_label = (
         [cell for cell in cells if cell["state"] == state]
-        for state in ("evidence", "none", "evidence_of_none", "too_weak")
+        for state in ("evidence", "none", "evidence_of_none", "too_weak", "no_label")
     )
     lines = [f"Evidence, and who is worst off: {affected(evident)}."] if evident else []
     if quiet:
@@ -384,6 +388,8 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         lines.append(f"Evidence of none beyond the margin: {topics(none_beyond)}.")
     if weak:
         lines.append(f"Too few images to tell: {topics(weak)}.")
+    if no_label:
+        lines.append(f"No image got the label: {topics(no_label)}.")
     largest = [cell for cell in evident if _is_largest(cell, card)]
     for dataset in dict.fromkeys(cell["dataset"] for cell in largest):
         on_it = [cell for cell in largest if cell["dataset"] == dataset]

@@ -22,6 +22,7 @@ from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
+from plumbline.reasons import find
 from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
 from plumbline.report.numbers import UNDEFINED, agreeing_decimals, interval, money, number, p_value, percent
@@ -41,9 +42,10 @@ from plumbline.report.vocabulary import (
 from plumbline.statistics.multiplicity import CORRECTED_TOGETHER
 
 Kind = Literal["encoder", "generator"]
-State = Literal["evidence", "evidence_of_none", "none", "too_weak", "measured", "undefined", "not_asked"]
+State = Literal["evidence", "evidence_of_none", "none", "too_weak", "no_label", "measured", "undefined", "not_asked"]
 """What a cell is: evidence of a difference; evidence of none beyond the margin of the audit file; no evidence; no
-evidence, in too few images to find any difference; a value that nothing was tested of; undefined; never asked."""
+evidence, in too few images to find any difference; no image got the label, so that nothing is compared; a value that
+nothing was tested of; undefined; never asked."""
 
 SCORECARD_SCHEMA: Schema = {
     "model": pl.String,
@@ -536,7 +538,7 @@ def _cell(
         "state": state,
         "group": None if ends is None else ends.worst,
         "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
-        if state != "undefined"
+        if state not in ("undefined", "no_label")
         else "",
         "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
@@ -579,6 +581,8 @@ def state_of(row: Row, reading: Reading) -> State:
     """Return what a row of the metric table is evidence of."""
     if not defined(row["value"]):
         return "undefined"
+    if find(row["reason_codes"], "event_never_happens") is not None:
+        return "no_label"
     evidence = evidence_state(row, significance=reading.significance)
     least = row["smallest_detectable"]
     if evidence == "no_evidence" and least is not None and math.isnan(least):
@@ -700,6 +704,8 @@ def _surely(cell: Mapping[str, Any]) -> float:
 def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = True) -> str:
     """Write the value of a cell with its unit: `+155%`, `31 points`; `–` where it was not asked.
 
+    Where no image got the label, `no image`.
+
     Parameters
     ----------
     signed : bool
@@ -709,6 +715,8 @@ def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = Tr
     """
     if cell["state"] == "not_asked":
         return "–"
+    if cell["state"] == "no_label":
+        return "no image"
     if not defined(cell["value"]):
         return UNDEFINED
     unit = UNITS[cell["unit"]]
@@ -720,7 +728,7 @@ def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = Tr
 
 def interval_text(cell: Mapping[str, Any]) -> str:
     """Write the interval of a cell in the unit of its value, `90–197%`; empty without one."""
-    if not (defined(cell["ci_low"]) and defined(cell["ci_high"])):
+    if not (defined(cell["ci_low"]) and defined(cell["ci_high"])) or cell.get("state") == "no_label":
         return ""
     unit = UNITS[cell["unit"]]
     return interval(*(unit.shown(cell[name]) for name in ("ci_low", "ci_high")), unit=_suffix(unit))

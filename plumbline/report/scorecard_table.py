@@ -30,6 +30,7 @@ STATES = {
     "none": "no evidence of a difference",
     "evidence_of_none": "evidence of none beyond the margin",
     "too_weak": "too few to tell",
+    "no_label": "no image got the label",
     "measured": "a size, which has no test",
     "undefined": "undefined",
     "not_asked": "not asked",
@@ -168,7 +169,7 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
         dataset=row["dataset"],
         elsewhere=elsewhere(row, usual) != "",
     )
-    if not defined(row["value"]):
+    if not defined(row["value"]) or row["state"] == "no_label":
         return cell
     cell = replace(cell, at=scale.place(row["value"]))
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
@@ -184,6 +185,9 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
         return f"{head}: not asked."
     if not defined(row["value"]):
         return f"{head}: undefined; {row['reason'] or 'no reason was recorded'}."
+    if row["state"] == "no_label":
+        n = "" if row["n"] is None else f" of {row['n']:,}"
+        return f"{head}: no image{n} got the label, so that there is nothing to compare."
     ends = interval_text(row)
     parts = [f"{confidence(level)} CI {ends}" if ends else "no interval"]
     parts += [p_value(row["q"], "q")] if defined(row["q"]) else []

@@ -200,6 +200,7 @@ def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[st
         ("none", "No evidence of a difference"),
         ("evidence_of_none", "Evidence of none beyond the margin"),
         ("too_weak", "Too few images to tell"),
+        ("no_label", "No image got the label"),
     ):
         titles = [cell["title"] for cell in cells if cell["state"] == state]
         lines += [f"{what}: {'; '.join(titles)}."] if titles else []

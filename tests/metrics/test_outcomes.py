@@ -13,12 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline import metrics
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
-from plumbline.metrics.disparities import RANGE_STATISTICS, SKEW_STATISTICS, skew_sums, skew_values, sorted_groups
-from plumbline.reasons import in_words
+from plumbline.metrics.disparities import (
+    RANGE_STATISTICS,
+    SKEW_STATISTICS,
+    disparity_rows,
+    outcomes_of_counts,
+    skew_sums,
+    skew_values,
+    sorted_groups,
+)
+from plumbline.metrics.family import MetricSettings
+from plumbline.reasons import find, in_words
 
 KNOWN = Path(__file__).parents[1] / "known_answers"
+COMMON = {"model": "m", "dataset": "d", "condition": "before", "statistic": "estimate", "event": "crime"}
 
 
 def exact(text):
@@ -103,6 +114,15 @@ def test_the_statistics_of_the_rows_equal_the_public_functions(statistic):
         seen["tied"] += len(set(rates)) < len(rates)
         seen["undefined"] += np.isnan(expected)
     assert min(seen.values()) > 5
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [0, 1]])
+def test_rows_say_that_no_image_got_the_label(counts):
+    outcomes = outcomes_of_counts(np.array(counts), np.array([10, 10]))
+    statistics = (*SKEW_STATISTICS, *RANGE_STATISTICS)
+    settings = MetricSettings(resamples=100, permutations=100)
+    for row in metric_frame(list(disparity_rows(COMMON, outcomes, statistics, settings))).to_dicts():
+        assert (find(row["reason_codes"], "event_never_happens") is None) == any(counts), row["definition"]
 
 
 @pytest.mark.parametrize("groups", range(1, 40))

@@ -129,8 +129,10 @@ def test_of_two_groups_the_only_pair_can_be_undefined():
 
 def test_an_event_that_never_happens_and_an_empty_group_leave_the_skew_its_finding():
     none = dict.fromkeys(SHARES, (0, 20))
-    finding = only(rows(estimate(0.0, p=1.0), estimate(0.1, p=1.0), estimate(0.0, p=1.0), none))
-    assert (finding.tone, finding.row) == ("none", name("max_skew", "mean_over_pairs"))
+    never = estimate(0.0, p=1.0, reason=reason("event_never_happens"))
+    finding = only(rows(never, estimate(0.1, p=1.0), estimate(0.0, p=1.0), none))
+    assert (finding.tone, finding.row) == ("undefined", name("max_skew", "mean_over_pairs"))
+    assert finding.sentence.endswith("gives crime labels to no image: there is nothing to compare by race.")
     some = {"north": (3, 20), "east": (2, 20)}
     empty = estimate(0.5, 0.0, 2.0, 0.5, (reason("empty_groups", empty=1, groups=3), LEFT_OUT))
     assert only(rows(empty, WEAK, shares=some)).row == name("max_skew", "mean_over_pairs")

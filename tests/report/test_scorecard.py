@@ -10,7 +10,7 @@ from plumbline.catalog.schema import row_id
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
 from plumbline.provenance.tracked_numbers import scorecard_numbers
-from plumbline.reasons import reason
+from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.front import verdict
@@ -34,6 +34,7 @@ from plumbline.report.sentences import model_sentences
 TRAITS = {traits.name: traits for family in family_descriptions().values() for traits in family.metrics}
 
 
+NEVER = encode((reason("event_never_happens"),))
 NEGATIVE = "negative_agency"
 
 
@@ -77,6 +78,7 @@ def test_a_cell_is_one_row_of_the_table_and_names_it():
         ({"equivalence_q": 0.01}, "evidence"),
         ({"p": None, "q": None}, "measured"),
         ({"value": math.nan, "p": None, "q": None}, "undefined"),
+        ({"value": 0.0, "p": 1.0, "q": 1.0, "reason_codes": NEVER}, "no_label"),
     ],
 )
 def test_a_cell_says_what_it_is_evidence_of(changed, state):
@@ -88,8 +90,21 @@ def test_a_cell_says_what_it_is_evidence_of(changed, state):
 def _where_skew(changed):
     skew = pl.col("metric") == "max_skew"
     return {
-        name: pl.when(skew).then(pl.lit(value, pl.Float64)).otherwise(pl.col(name)) for name, value in changed.items()
+        name: pl.when(skew)
+        .then(pl.lit(value, pl.String if isinstance(value, str) else pl.Float64))
+        .otherwise(pl.col(name))
+        for name, value in changed.items()
     }
+
+
+def test_where_no_image_got_the_label_nothing_is_told_of_evidence():
+    never = {"value": 0.0, "p": 1.0, "q": 1.0, "reason": reason("event_never_happens")}
+    card = scorecard(frame(answer("a", low=0.0, high=0.0, **never)), Reading())
+    assert verdict(card, Reading())[0].startswith("No image got one of the labels that a was asked about")
+    found = cell(card, "a")
+    assert value_text(found) == "no image" and interval_text(found) == ""
+    assert score_tip(found).endswith("no image of 2,000 got the label, so that there is nothing to compare.")
+    assert model_sentences(card, "a", Reading()) == ["No image got the label: Crime labels by race."]
 
 
 def test_models_are_compared_where_most_of_them_were_asked():
