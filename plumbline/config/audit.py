@@ -60,7 +60,8 @@ class Audit(Part):
     strict: bool = False
     """refuse the audit where one encoder cannot be audited; else it is left aside, and the others are audited"""
     labeller: Slug | None = None
-    """the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` when absent"""
+    """the encoder that guesses man or woman, where a Trident suite is asked; when absent, the first of `encoders` that
+    is a model"""
     storage: Storage = Storage()
     """where results live"""
     engine: Engine = Engine()
@@ -324,6 +325,12 @@ class Audit(Part):
                 fitting = [suite for suite in entry.suites if self.can_answer(cell[0], suite)]
                 joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
         return {cell: tuple(suites) for cell, suites in joined.items() if suites}
+
+    @cached_property
+    def gender_labeller(self) -> str | None:
+        """Return the encoder that labels genders; None where no Trident suite is asked: nothing else reads labels."""
+        asked = {suite for suites in self.cells.values() for suite in suites}
+        return self.labeller if any(self.suite_family(suite) == "trident" for suite in asked) else None
 
     @cached_property
     def digest(self) -> str:

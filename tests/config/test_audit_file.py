@@ -107,7 +107,9 @@ def test_the_first_encoder_labels_where_none_is_named_and_none_where_no_encoder_
     alone = write(tmp_path, labeller=None, encoders=None, audit=None, watch=None)
     assert read_audit(alone).labeller is None and not read_audit(alone).cells and read_audit(alone).designs
     audit = read_audit(write(tmp_path, labeller=None))
-    assert audit.labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).labeller
+    assert audit.gender_labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).gender_labeller
+    plain = read_audit(write(tmp_path, audit=[{"datasets": ["fairface"], "suites": ["crime"]}], watch=None))
+    assert plain.labeller and plain.gender_labeller is None, "only Trident reads the labels"
 
 
 def test_encoders_are_demanded_where_they_are_asked_something(tmp_path):

@@ -148,6 +148,12 @@ def test_a_skew_without_an_interval_is_as_strong_as_the_smoothed_one():
     )
 
 
+def test_a_value_without_an_interval_says_why_behind_its_q():
+    table = rows(estimate(3.85, p=0.004, reason=reason("no_interval_undefined", undefined=3696, resamples=10000)))
+    (said,) = in_sentences([only(table)], table, table, Reading())
+    assert "(q = 0.004; no interval: in 37% of the resamples it is undefined" in said.sentence.replace("\u00a0", " ")
+
+
 # --- which model a headline is of
 
 

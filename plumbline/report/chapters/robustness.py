@@ -205,10 +205,16 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
         if not full:
             continue
         row = max(full, key=lambda r: (r["value"], r["n"]))
-        short = f"Largest share of harmful matches at one size of the {event} bias ({row['group']})"
+        short = f"Largest share of harmful matches at one size of the {event} bias, {_size(row['group'])}"
         topic = ("bias size", row["dataset"], event)
         findings.append(_finding(row, reading, tone="harm", topic=topic, short=short, share=True))
     return findings
+
+
+def _size(bin: str) -> str:
+    """Return a bin of the size of a bias in words: `0.0 to 0.1`, `0.9 or more`."""
+    low, high = bin.strip("[)").split(", ")
+    return f"{low} or more" if high == "∞" else f"{low} to {high}"
 
 
 def _order(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding]:
