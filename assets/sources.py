@@ -1,7 +1,8 @@
 """What the graph starts from, observed by content: dataset folders, checkpoints and prompt suites."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 import dagster as dg
 
@@ -210,6 +211,7 @@ def report_sources(
     only: Collection[tuple[str, str | None]] | None = None,
     *,
     ask: bool = True,
+    folders: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Report the version of every source whose content has changed since it was last reported.
 
@@ -219,6 +221,8 @@ def report_sources(
         Look at these alone, as `source_names` gives them.
     ask : bool
         Whether endpoints are asked what they are, which costs a token each; not where they just were.
+    folders : mapping of str to str
+        Dataset -> digest of its folder, where it was just taken: images are not read twice.
 
     Returns
     -------
@@ -232,9 +236,11 @@ def report_sources(
     for asset in dict.fromkeys(asset for asset, _ in wanted):
         names = [name for source, name in wanted if source == asset and name is not None]
         digests: dict[str | None, str]
-        digests = (
-            dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_TEXTS[asset](workspace)}
-        )
+        if asset in _OF_NAMES:
+            digests = {name: folders[name] for name in names if asset == "dataset_folder" and name in folders}
+            digests |= _OF_NAMES[asset](workspace, [name for name in names if name not in digests])
+        else:
+            digests = {None: _OF_TEXTS[asset](workspace)}
         for partition, version in digests.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(

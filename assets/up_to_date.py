@@ -137,6 +137,14 @@ class Present:
                 self._seen[read] = f"gone: {type(error).__name__}"
         return self._seen[read]
 
+    @property
+    def folders(self) -> dict[str, str]:
+        """Return dataset -> digest of its folder, of those that were looked at and can be read."""
+        seen = {
+            name: self._seen.get(canonical_json(["dataset_folder", name])) for name in self.workspace.audit.datasets
+        }
+        return {name: digest for name, digest in seen.items() if digest and not digest.startswith("gone:")}
+
     def _described(self, read: str, before: Any) -> str:
         kind, *arguments = json.loads(read)
         now = self.value(read)

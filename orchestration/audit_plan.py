@@ -103,6 +103,11 @@ class AuditPlan:
         """Return the graph of assets."""
         return self._definitions.resolve_asset_graph()
 
+    @property
+    def folders(self) -> dict[str, str]:
+        """Return dataset -> digest of its folder, where this plan is made of it."""
+        return self._present.folders
+
     def look_again(self) -> None:
         """Forget what was looked up, but for the digests of sources."""
         self._present = Present(self._workspace, forced=self.forced, sources=self._present)

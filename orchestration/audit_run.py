@@ -180,7 +180,8 @@ class AuditRun:
         """Leave nothing of processes that are gone, and tell Dagster of partitions and sources."""
         clean_up(self._instance, self._workspace, self._console)
         register_partitions(self._instance, self._workspace)
-        sources = (source.partition(" ") for source in report_sources(self._instance, self._workspace, ask=False))
+        changed = report_sources(self._instance, self._workspace, ask=False, folders=self._plan.folders)
+        sources = (source.partition(" ") for source in changed)
         self._plan.found_anew((name, partition) for name, _, partition in sources)
 
     @contextmanager
