@@ -101,6 +101,8 @@ class Server:
         pid = None
         while pid is None:
             pid = self._receive()
+        # Of an earlier command: the system gives numbers again.
+        self._statuses.pop(pid, None)
         return Command(self, pid, output)
 
     def status(self, pid: int) -> int | None:
