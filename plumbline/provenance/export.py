@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import yaml
 
-from plumbline.catalog.schema import IDENTIFYING, Schema, row_ids
-from plumbline.catalog.suites import MIXED_SUITES, Suite
+from plumbline.catalog.schema import BEFORE, IDENTIFYING, Schema, row_ids
+from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.evidence import states
-from plumbline.metrics.family import EVERY
-from plumbline.metrics.registry import METRICS
 from plumbline.report.numbers import interval, number
+from plumbline.report.reading import Reading
+from plumbline.report.rows import where
+from plumbline.report.scorecard import question_of, scorecard
 from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
@@ -189,25 +190,18 @@ def _rounded(value: float | None) -> str:
 _CARD_TASKS = {"generation": ("image-text-to-text", "Description of pictured people")}
 _CARD_TASK = ("zero-shot-image-classification", "Zero-shot choice among texts")
 _MEASURED = ("metric", "suite", "event", "attribute", "group", "prompt", "instruction", "scorer", "statistic")
-_OF_LANGUAGE = {"max_toxicity": "paper", "max_insult": "paper", "refusal_rate_gap": "paper", "competence_gap": "paper"}
-_HEADLINES = {**{t.name: t.headline for t in METRICS.values() if t.headline}, **_OF_LANGUAGE}
-_GROUPED = ("outcome_proportion", "probe_rate", "class_accuracy", "accuracy", "macro_accuracy")
 
 
-def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
-    """Return the numbers on a model's card: one definition per metric, none of single words or groups."""
-    headline = pl.col("metric").replace_strict(_HEADLINES, default=None, return_dtype=pl.String)
-    return metric_table.filter(
-        pl.col("model") == model,
-        (pl.col("definition") == headline) | (headline == EVERY),
-        pl.col("condition") == "before",
-        pl.col("statistic").is_in(["estimate", "mean", "p90"]),
-        pl.col("value").is_finite(),
-        pl.col("probe").is_null(),
-        pl.col("group").is_null(),
-        ~pl.col("metric").is_in(_GROUPED),
-        ~pl.col("suite").is_in(MIXED_SUITES) | pl.col("suite").is_null(),
-    )
+def headline_rows(metric_table: pl.DataFrame, model: str, reading: Reading) -> pl.DataFrame:
+    """Return the numbers on a model's card: what the scorecard shows of it, dataset by dataset, in its order."""
+    rows = metric_table.filter(pl.col("model") == model, pl.col("condition") == BEFORE)
+    found = [metric_table.clear()]
+    for _, of_one in rows.group_by("dataset", maintain_order=True):
+        card = scorecard(of_one, reading).filter(~pl.col("state").is_in(["undefined", "no_label", "not_asked"]))
+        answering = where(of_one, metric=tuple({question_of(name).metric for name in card["question"]}))
+        named = answering.with_columns(row_ids(answering)).filter(pl.col("value").is_finite())
+        found.append(card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id"))
+    return pl.concat([each.select(metric_table.columns) for each in found])
 
 
 def eval_results(rows: pl.DataFrame) -> list[EvalResult]:

@@ -27,7 +27,6 @@ from plumbline.provenance.export import (
     measured,
     model_card,
 )
-from plumbline.provenance.tracked_numbers import headline_metrics
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.numbers import interval
 from plumbline.report.reading import Reading
@@ -83,12 +82,19 @@ class Exported:
     hub: Mapping[str, HubDataset] = field(default_factory=dict)
     made_at: str | None = None
     suites: Sequence[Suite] = ()
+    _headlines: dict[str, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def models(self) -> list[str]:
         """Return the models that have numbers of their own, in the order of the table."""
         every = self.table["model"].unique(maintain_order=True)
-        return [model for model in every if model != ALL_MODELS and headline_rows(self.table, model).height]
+        return [model for model in every if model != ALL_MODELS and self.headlines(model).height]
+
+    def headlines(self, model: str) -> pl.DataFrame:
+        """Return the headline numbers of a model, see `headline_rows`."""
+        if model not in self._headlines:
+            self._headlines[model] = headline_rows(self.table, model, self.reading)
+        return self._headlines[model]
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -138,20 +144,17 @@ def clip_benchmark_table(audit: Exported) -> pl.DataFrame:
     cells = []
     for key, cell in rows.group_by(*CLIP_BENCHMARK, maintain_order=True):
         right = cell.filter(metric="zero_shot_accuracy", statistic="estimate", suite="trident")["value"].to_list()
-        numbers = _headline_numbers(cell.select(audit.table.columns))
+        numbers = _headline_numbers(cell.select(audit.table.columns), audit.reading)
         cells.append(dict(zip(CLIP_BENCHMARK, key)) | {"acc1": right[0] if right else None} | numbers)
     names = dict.fromkeys(name for cell in cells for name in cell)
     schema: Schema = {name: pl.String if name in CLIP_BENCHMARK else pl.Float64 for name in names}
     return pl.DataFrame(cells, schema=schema)
 
 
-def _headline_numbers(rows: pl.DataFrame) -> dict[str, float]:
-    """Return the headline numbers of one model on one dataset: an encoder's as trackers have them, else as its card."""
-    numbers = headline_metrics(rows)
-    for model in rows["model"].unique():
-        spoken = headline_rows(rows, model).filter(pl.col("suite") == "generation")
-        numbers |= {measured(row).replace(", ", "/"): row["value"] for row in spoken.iter_rows(named=True)}
-    return numbers
+def _headline_numbers(rows: pl.DataFrame, reading: Reading) -> dict[str, float]:
+    """Return the headline numbers of a dataset, each by what it measures: `max_skew/crime/crime/race`."""
+    headlines = [headline_rows(rows, model, reading) for model in rows["model"].unique(maintain_order=True)]
+    return {measured(row).replace(", ", "/"): row["value"] for each in headlines for row in each.iter_rows(named=True)}
 
 
 def clip_benchmark(audit: Exported) -> Files:
@@ -164,7 +167,7 @@ def numbers(audit: Exported) -> Files:
     flat: dict[str, float] = {}
     before = audit.table.filter(pl.col("condition") == BEFORE)
     for (dataset, model), rows in before.group_by("dataset", "model", maintain_order=True):
-        flat |= {f"{dataset}/{model}/{name}": value for name, value in _headline_numbers(rows).items()}
+        flat |= {f"{dataset}/{model}/{name}": value for name, value in _headline_numbers(rows, audit.reading).items()}
     return {"numbers.json": f"{json.dumps(flat, indent=1, ensure_ascii=False)}\n".encode()}
 
 
@@ -178,7 +181,7 @@ def eval_results(audit: Exported) -> Files:
     files: Files = {}
     for model in audit.models:
         entries = []
-        for row in headline_rows(audit.table, model).iter_rows(named=True):
+        for row in audit.headlines(model).iter_rows(named=True):
             place = audit.hub.get(row["dataset"], HubDataset(row["dataset"]))
             ends = interval(row["ci_low"], row["ci_high"])
             q = "" if row["q"] is None or row["q"] != row["q"] else f", q = {row['q']:.3g}"
@@ -204,7 +207,7 @@ def model_cards(audit: Exported) -> Files:
     return {
         f"model_cards/{model}.md": model_card(
             model,
-            headline_rows(audit.table, model),
+            audit.headlines(model),
             about=known | dict(audit.about.get(model, {})),
             said=model_sentences(card, model, audit.reading),
         ).encode()

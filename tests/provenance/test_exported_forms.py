@@ -34,7 +34,9 @@ TABLE = metric_frame(
         COMMON | {"definition": "smoothed"},
         COMMON | {"condition": "saner"},
         COMMON | {"metric": "outcome_proportion", "definition": "top1", "group": "Black"},
-        COMMON | {"model": "llava", "suite": "generation", "metric": "max_toxicity", "definition": "paper"},
+        COMMON
+        | {"model": "llava", "suite": "generation", "metric": "max_toxicity", "definition": "paper", "event": None}
+        | {"statistic": "mean", "attribute": "race_gender", "prompt": "characteristics"},
         COMMON | {"model": "all models", "suite": "generation", "event": None},
     ]
 )
@@ -52,7 +54,7 @@ def test_clip_benchmarks_columns_come_first_and_no_column_of_ours_is_lost():
 
 
 def test_the_card_is_read_back_by_the_hubs_own_reader():
-    rows = headline_rows(TABLE, "clip")
+    rows = headline_rows(TABLE, "clip", Reading())
     assert rows.height == 1
     card = model_card("clip", rows, about={"checkpoint sha256": "b" * 64})
     metadata = yaml.safe_load(card.split("---\n")[1])
@@ -78,8 +80,19 @@ def test_the_card_says_what_the_scorecard_says_of_the_model():
     assert "\n- No evidence of a difference: Crime labels by gender." in card
 
 
+def test_headline_numbers_are_those_of_the_scorecard_in_its_order():
+    more = metric_frame(
+        [
+            COMMON | {"suite": "perception", "metric": "ndkl", "definition": "ranked", "event": "warmth"},
+            COMMON | {"suite": "agency", "event": "negative_agency"},
+        ]
+    )
+    rows = headline_rows(pl.concat([more, TABLE]), "clip", Reading())
+    assert rows["suite"].to_list() == ["crime", "agency"] and set(rows["metric"]) == {"max_skew"}
+
+
 def test_generative_models_have_a_task_of_their_own():
-    card = model_card("llava", headline_rows(TABLE, "llava"), about={})
+    card = model_card("llava", headline_rows(TABLE, "llava", Reading()), about={})
     assert "image-text-to-text" in card
 
 
