@@ -216,7 +216,8 @@ def require_sizes(
     configuration : str
         Name of the file that says the sizes, for the message.
     kept : Path
-        Folder of what was found before: to build a model, its library is loaded.
+        Folder of what was found before, below the home: to build a model, its library is loaded. Nothing is kept
+        where there is no home yet.
 
     Raises
     ------
@@ -229,9 +230,11 @@ def require_sizes(
     expected = _kept_sizes(found_before)
     if expected is None:
         expected = _other_sizes(held, architecture)
-        with suppress(StorageError):  # a home that may only be read: it is found again the next time
-            note = {"sizes": expected, "digest": digest_json(expected)}
-            commit_bytes(UPath(found_before), json.dumps(note).encode())
+        # A look makes no home, and a home may only be read: then it is found again the next time.
+        if kept.parent.is_dir():
+            with suppress(StorageError):
+                note = {"sizes": expected, "digest": digest_json(expected)}
+                commit_bytes(UPath(found_before), json.dumps(note).encode())
     if expected:
         names = sorted(expected)[:_SHOWN]
         more = " …" if len(expected) > _SHOWN else ""

@@ -256,8 +256,8 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
             f"{len(one.sizes):,}",
             f"{sum(one.sizes):,}",
             f"{min(one.sizes):,}",
-            "none" if isnan(one.skew) else f"{one.skew:.2g}",
-            "none" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
+            "too few images" if isnan(one.skew) else f"{one.skew:.2g}",
+            "too few images" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
         )
     console.print(table)
     say(

@@ -40,7 +40,7 @@ class Preview:
     unmapped : mapping of str to UnmappedValues
         Attribute -> its values that the map does not name.
     groups : list of Groups
-        As the metric families form them.
+        As the metric families form them, without the images that were seen to be unreadable.
     failing : list of str
         What will refuse the audit: place, limit with its key, and what was found.
     """
@@ -110,10 +110,10 @@ def preview(
     sample = entries[::step] if reader.has_images and step else []
     seen = ingest(_Part(reader, sample, has_images=True), root, dataset=dataset) if sample else None
     refused = by_label.quarantine
-    share = refused.height / max(1, by_label.listed)
+    share, readable = refused.height / max(1, by_label.listed), by_label.records
     if seen is not None:
         bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
-        refused = pl.concat([refused, bad])
+        refused, readable = pl.concat([refused, bad]), readable.join(bad, on="path", how="anti")
         share += (1 - share) * bad.height / len(sample)
     failing = _failing(
         by_label, refused, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2
@@ -127,7 +127,7 @@ def preview(
         share,
         by_label.ungrouped,
         reader.unmapped(entries),
-        attribute_groups(by_label.records),
+        attribute_groups(readable),
         failing,
     )
 

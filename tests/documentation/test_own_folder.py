@@ -1,6 +1,7 @@
 """The ten lines of the front page, with a small folder and a planted checkpoint in place of the reader's own."""
 
 import csv
+import re
 
 import pytest
 from fenced_blocks import blocks
@@ -77,7 +78,8 @@ def test_its_data_and_model_are_looked_at_before_anything_is_computed(own):
         "Nothing stands against this audit.",
     ):
         assert said in ran.stdout
-    assert own.lake.committed("records", partition="staff") is None
+    assert not own.home.exists(), "a look leaves nothing"
+    assert re.search(rf"staff \| race +3 +{PEOPLE} +8 +too few images +", ran.stdout)
 
 
 def test_values_that_the_map_does_not_name_are_told_with_their_key(own):
