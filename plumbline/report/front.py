@@ -572,7 +572,7 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
     lines += [
         "No evidence of a difference is not evidence of equality: each cell's tooltip gives the difference that would "
         "have been detected.",
-        "Groups are the labels of the datasets: how annotators saw people, not how these see themselves.",
+        "Groups are the labels of the datasets, whoever gave them: not always how people see themselves.",
         "Models are sorted by the first column with evidence, by the end of the interval that is nearer to no "
         "difference; where intervals overlap, their order is not certain.",
     ]

@@ -114,3 +114,4 @@ def test_what_would_refuse_it_is_said_with_place_limit_and_key(own):
         "reason(s) why this audit would fail.",
     ):
         assert said in ran.stdout, ran.stdout
+    assert re.search(rf"staff \| race +3 +{PEOPLE - 2} +7 ", ran.stdout), "without the two that cannot be read"
