@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from assets.answers import StoredAnswers
-from assets.delivery import SHOWN_DIGITS, audit_file, deliver, provenance_row, run_note
+from assets.delivery import audit_file, deliver, provenance_row, run_note
 from assets.language import LANGUAGE_TABLES
 from assets.model_addresses import lvlm_address
 from assets.partitions import LVLMS
@@ -29,7 +29,7 @@ from resources.workspace import Workspace
     group_name="language",
     owners=OWNERS,
     kinds={"mlflow"},
-    code_version="2",
+    code_version="3",
 )
 def tracked_answers(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
@@ -89,11 +89,6 @@ def _tracked(
         "lvlm": model,
         "instruction": instruction,
         "slices": ", ".join(stored.slices),
-        # Last by their names: the comparison of runs begins with the first parameters that differ.
-        "trace.address": lvlm_address(entry),
-        "trace.cell_id": stored.identity[:SHOWN_DIGITS],
-        "trace.audit_file": audit_file(stored.workspace),
-        "trace.prompts": str(details["prompts"])[:SHOWN_DIGITS],
         **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
@@ -107,6 +102,10 @@ def _tracked(
             SHOWS_TAG: "checkpoint" if value is None else "instruction",
             "plumbline.instruction": instruction,
             WEIGHTS_TAG: stored.version,
+            # No parameters: the comparison of runs has an axis for each of the first that differ.
+            "plumbline.address": lvlm_address(entry),
+            "plumbline.audit_file": audit_file(stored.workspace),
+            "plumbline.prompts": str(details["prompts"]),
             **run_note(context, f"Generative model `{model}`", asset="tracked_answers", report=report_of(model)),
         },
         headlines=scorecard_numbers(of_scorer(rows, first)) if value is None else {},

@@ -27,7 +27,7 @@ from resources.workspace import Workspace
 
 
 @asset(
-    deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="3"
+    deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="4"
 )
 def tracked_run(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
@@ -89,12 +89,6 @@ def _tracked(
         "encoder": model,
         "dataset": dataset,
         "condition": condition,
-        # Last by their names: the comparison of runs begins with the first parameters that differ. The cell is what
-        # differs when the same one was audited again.
-        "trace.address": audit.encoders[model].address,
-        "trace.labeller": extended["labeller"] or "none",
-        "trace.cell_id": stored.identity[:SHOWN_DIGITS],
-        "trace.audit_file": audit_file(stored.workspace),
         **{f"suite.{suite.id}": suite.hash[:SHOWN_DIGITS] for suite in stored.suites},
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
@@ -122,6 +116,10 @@ def _tracked(
             "plumbline.condition": condition,
             WEIGHTS_TAG: logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
+            # No parameters: the comparison of runs has an axis for each of the first that differ.
+            "plumbline.address": audit.encoders[model].address,
+            "plumbline.audit_file": audit_file(stored.workspace),
+            "plumbline.labeller": extended["labeller"] or "none",
             "plumbline.labeller_sha256": extended["labeller_sha256"] or "none",
             **run_note(context, f"Cell `{dataset}|{model}`", asset="tracked_run", report=report_of(model, dataset)),
         },

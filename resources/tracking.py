@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.digests import digest_json
-from plumbline.provenance.tracked_numbers import ON_JUDGED, sections
+from plumbline.provenance.tracked_numbers import ON_JUDGED, sections, tracked_name
 from resources.workspace import Workspace
 
 # Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
@@ -31,11 +31,11 @@ EXPERIMENT = "plumbline"
 CELL_TAG, FORM_TAG, WEIGHTS_TAG = "plumbline.cell", "plumbline.form", "plumbline.checkpoint_sha256"
 SHOWS_TAG = "plumbline.shows"
 """What a run shows: a `checkpoint`, a `mitigation` or an `instruction` of one, or an `audit`."""
-_FORM = "4"
+_FORM = "5"
 """What a run holds, and how it is named: one of an earlier form is replaced."""
 # Of one request: all that it may hold, and how many parameters of these.
 _MOST, _MOST_PARAMETERS = 1000, 100
-_VIEW = "plumbline-2"
+_VIEW = "plumbline-3"
 """Id of the saved view of the list of runs; a new one gets a new number, so that a person's own edit of it stays."""
 _TRAINING_PAGES = "workflowType=machine_learning"
 """Without it in an address MLflow shows its pages for chat traces beside the runs."""
@@ -85,7 +85,8 @@ class TrackedCell:
         The checkpoint whose numbers of the scorecard they are; None of one that was changed, by a mitigation say.
     parameters, tags : mapping of str to str
     headlines : mapping of str to float
-        The few numbers of the scorecard, by question, such as `Crime labels by race`; the model has them as well.
+        The few numbers of the scorecard, by question, such as
+        `Crime labels by race: percent more often`; the model has them as well.
     metrics : mapping of str to float
         Finite numbers for charts; keys are readable, such as `max_skew/race/crime`.
     curves : mapping of str to sequence of float
@@ -339,35 +340,48 @@ def _log_files(client: Any, run: str, files: Mapping[str, bytes]) -> None:
 def _views() -> dict[str, str]:
     """Return the saved views of the list of runs by the tag that MLflow's page keeps each in.
 
-    `Checkpoints` has the numbers of the scorecard as columns, as first charts, and the worst of the first question on
-    top; `Mitigations` the same on the images on which mitigations are judged. A page that does not know the form of
-    a view shows its own columns.
+    `Checkpoints` has the numbers of the scorecard as columns, as first charts, and, of each dataset, the worst of the
+    first question on top; `Mitigations` the same on the images on which mitigations are judged. A page that does not
+    know the form of a view shows its own columns.
     """
     from plumbline.report.scorecard import QUESTIONS
 
-    titles = [question.title for question in QUESTIONS]
-    of_encoders = [question.title for question in QUESTIONS if question.kind == "encoder"]
+    names = {question.id: tracked_name(question.measure, blank=" ") for question in QUESTIONS}
+    of_encoders = [names[question.id] for question in QUESTIONS if question.kind == "encoder"]
     checkpoints = _view(
-        "Checkpoints", titles, "dataset", sort=f"metrics.`{titles[0]}`", runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'"
-    )
+        "Checkpoints", [*names.values()], sort=f"metrics.`{of_encoders[0]}`", by="dataset",
+        runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'",
+    )  # fmt: skip
     mitigations = _view(
-        "Mitigations", [f"{ON_JUDGED}/{title}" for title in of_encoders], "condition", sort="tags.`mlflow.runName`",
+        "Mitigations", [f"{ON_JUDGED}/{name}" for name in of_encoders], ["condition"], sort="tags.`mlflow.runName`",
         runs="tags.`plumbline.condition` != 'audit'", first=ON_JUDGED,
     )  # fmt: skip
     return {f"{_VIEW_TAG}{_VIEW}": checkpoints, f"{_VIEW_TAG}{_VIEW}-mitigations": mitigations}
 
 
 def _view(
-    name: str, metrics: Sequence[str], parameter: str, *, sort: str, runs: str, first: str = "Model metrics"
+    name: str,
+    metrics: Sequence[str],
+    parameters: Sequence[str] = (),
+    *,
+    sort: str,
+    runs: str,
+    first: str = "Model metrics",
+    by: str | None = None,
 ) -> str:
     columns = [f"metrics.`{metric}`" for metric in metrics]
+    shown = [*(f"params.`{parameter}`" for parameter in parameters), *columns]
+    keys = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": by}]}
     state = {
         "searchFilter": runs,
         "orderByKey": sort,
         "orderByAsc": sort.startswith("tags"),
-        "selectedColumns": [f"params.`{parameter}`", *columns],
-        "columnOrder": ["attributes.`Run Name`", f"params.`{parameter}`", *columns],
-        "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 170)},
+        # Values of different images are not sorted among each other.
+        "groupBy": None if by is None else keys,
+        "useGroupedValuesInCharts": False,
+        "selectedColumns": shown,
+        "columnOrder": ["attributes.`Run Name`", *shown],
+        "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 190)},
         "compareRunCharts": [],
         # Charts of what is folded are not drawn: hundreds of them hold a browser for minutes.
         "compareRunSections": [

@@ -24,13 +24,15 @@ ON_JUDGED = "On judged images"
 
 
 def scorecard_numbers(rows: pl.DataFrame) -> dict[str, float]:
-    """Return the numbers of the scorecard that metric rows of one condition answer, such as `Crime labels by race`.
+    """Return the numbers of the scorecard that metric rows of one condition answer, by what is measured.
+
+    As in `Crime labels by race: percent more often`, in the unit of the name.
 
     With four digits: there is no room for more in a list of runs.
     """
     if rows.is_empty():
         return {}
-    return {tracked_name(title, blank=" "): float(f"{value:.4g}") for title, value in headline_numbers(rows).items()}
+    return {tracked_name(name, blank=" "): float(f"{value:.4g}") for name, value in headline_numbers(rows).items()}
 
 
 def judged_numbers(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:

@@ -244,6 +244,14 @@ class Question:
         by = "" if self.attribute is None else f" by {attribute_title(self.attribute)}"
         return f"{sentence_start(self.topic)}{by}"
 
+    @property
+    def measure(self) -> str:
+        """Return title and unit, for where values stand without one: `Crime labels by race: percent more often`."""
+        unit = UNITS[self.unit].head or UNITS[self.unit].suffix
+        # What stands in brackets are the probe words, which the head of a column has no room for.
+        title = self.title.partition(" (")[0] if self.suite == "trident" and self.event else self.title
+        return f"{title}: {unit.replace('%', 'percent')}" if unit else title
+
 
 _NEGATIVE = tuple(word for word, valence in probes() if valence == "negative")
 
@@ -472,13 +480,18 @@ def _asked_elsewhere(card: pl.DataFrame) -> set[str]:
 
 
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
-    """Return title -> value of the questions that the rows of one model answer, under one condition and scorer.
+    """Return measure -> value of the questions that the rows of one model answer, under one condition and scorer.
 
     Of several datasets and prompts the one that the scorecard would show; what is undefined is left out.
+    Values are in the unit that the measure names (`Question.measure`), as the scorecard shows them.
     """
     plain = where(table, occupation=None)
-    answers = {question.title: list(_answers(plain, question).values()) for question in questions(plain)}
-    return {title: rows[0]["value"] for title, rows in answers.items() if rows and defined(rows[0]["value"])}
+    answers = [(question, list(_answers(plain, question).values())) for question in questions(plain)]
+    return {
+        question.measure: UNITS[question.unit].shown(rows[0]["value"])
+        for question, rows in answers
+        if rows and defined(rows[0]["value"])
+    }
 
 
 def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:

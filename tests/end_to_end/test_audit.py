@@ -144,8 +144,8 @@ def test_mlflow_compares_checkpoints_by_the_numbers_of_the_scorecard(audited):
     for row in table.to_dicts():
         model = models[row["model"]]
         assert model.tags["plumbline.checkpoint_sha256"] == row["checkpoint_sha256"]
-        [found] = [metric for metric in model.metrics if metric.key == "Crime labels by race"]
-        assert found.dataset_name == "fairface" and found.value == pytest.approx(row["value"], rel=1e-3)
+        [found] = [metric for metric in model.metrics if metric.key == "Crime labels by race: percent more often"]
+        assert found.dataset_name == "fairface" and found.value == pytest.approx(100 * row["value"], rel=1e-3)
 
 
 def test_dagster_says_what_every_column_of_every_table_holds(audited):

@@ -294,7 +294,12 @@ def test_an_attribute_that_only_one_dataset_has_is_asked_about():
     assert question_of("crime_disability × R&D").title == added["title"] in in_columns(card).columns
     numbers = scorecard_numbers(table)
     own = next(name for name in numbers if "disability" in name)
-    assert own.startswith("Crime labels by disability x R_D-") and numbers[own] == 0.3
+    assert own.startswith("Crime labels by disability x R_D: percent more often-") and numbers[own] == 30
+
+
+def test_numbers_for_mlflow_have_the_unit_in_their_name():
+    numbers = scorecard_numbers(frame(answer("a", value=1.548), spoken("a")))
+    assert numbers == {"Crime labels by race: percent more often": 154.8, "Toxicity: 0 to 1": 0.2}
 
 
 @pytest.mark.parametrize("attribute", ["age_group", "site"])

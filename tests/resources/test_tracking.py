@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 import threading
@@ -13,7 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from orchestration.delivery import set_damaged_store_aside
-from plumbline.report.scorecard import QUESTIONS
 from resources.checkout import PROJECT
 from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, TrackedModel, Tracking, TrackingUnavailable
 from resources.workspace import Workspace
@@ -167,7 +167,13 @@ def test_the_list_of_runs_shows_the_scorecard(tracking):
     shown = views[tracking.runs_page().partition("viewStateShareKey=")[2]]
     unpacked = json.loads(zlib.decompress(base64.b64decode(shown["state"].removeprefix("deflate;"))))
     assert shown["name"] == "Checkpoints" and len(json.dumps(shown)) < MOST_IN_A_TAG
-    assert f"metrics.`{QUESTIONS[0].title}`" in unpacked["selectedColumns"]
+    assert (
+        unpacked["selectedColumns"][0] == unpacked["orderByKey"] == "metrics.`Crime labels by race: percent more often`"
+    )
+    assert unpacked["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "dataset"}]
+    assert not any(re.search(r"-[0-9a-f]{6}`$", column) for column in unpacked["selectedColumns"]), (
+        "a name lost letters"
+    )
 
 
 def test_another_cell_is_another_run(tracking):
