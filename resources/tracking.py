@@ -381,7 +381,7 @@ def _view(
         "useGroupedValuesInCharts": False,
         "selectedColumns": shown,
         "columnOrder": ["attributes.`Run Name`", *shown],
-        "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 190)},
+        "columnWidths": {"attributes.`Run Name`": 260, **dict.fromkeys(columns, 260)},
         "compareRunCharts": [],
         # Charts of what is folded are not drawn: hundreds of them hold a browser for minutes.
         "compareRunSections": [
