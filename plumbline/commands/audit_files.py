@@ -392,7 +392,10 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     others = [name for name in table.columns if name != path and name not in guessed.values()]
     lines += [f"    # not taken: {name} ({_counted(table, name)})" for name in others]
     if "gender" in guessed:
-        lines += ["  # values: {gender: {M: man, F: woman}}   # where the table's words should be called otherwise"]
+        lines += [
+            "  # values: {gender: {M: man, F: woman}}   # some comparisons need the names man and woman; name every",
+            "  #   other value too, such as `X: X`: one that is not named has no group",
+        ]
     lines += ["  # bins: {age: [0, 18, 30, 45, 65, 120]}   # numbers into groups; ages have FairFace's without it"]
     lines += ["  # min_shown: 5   # smaller groups appear nowhere"]
     lines += ["# balance: {gender: [0.40, 0.60]}   # refuse the audit where a group's share is outside"]

@@ -21,6 +21,7 @@ def run(*arguments):
 
 def test_init_writes_a_file_that_check_accepts(here):
     assert run("init", "staff", "--model", CHECKPOINT).exit_code == 0
+    assert "one that is not named has no group" in (here / "audit.yaml").read_text()
     column_map = read_audit(here / "audit.yaml").datasets["staff"].map
     assert (column_map.index, column_map.path, column_map.images) == ("people.csv", "photo", "photos")
     assert column_map.columns == {"gender": "sex", "team": "team"}, "a badge is no group of people"
