@@ -164,20 +164,21 @@ def max_skew(
             expected='over_pairs "mean" or "max"; smoothing None or positive',
         )
     variant = {"over_pairs": over_pairs, "smoothing": smoothing or 0.0}
+    index = np.stack(np.triu_indices(len(totals), k=1), axis=1)
+    pairs = skew_values(counts[..., index], totals[index], **variant)  # type: ignore[arg-type]
+    why = joined(undefined_pairs_reason(int(np.isnan(pairs).sum()), pairs.size))
     if interval is not False:
         over: Literal["pairs", "strata"] = "pairs" if over_pairs == "mean" else "strata"
         skew = Statistic("max_skew", over_pairs, _skew(**variant), over, "relative", pairs=True)  # type: ignore[arg-type]
-        return estimate_of_counts(skew, counts, totals, draw_settings(interval, seed))
+        estimate = estimate_of_counts(skew, counts, totals, draw_settings(interval, seed))
+        return replace(estimate, reason=(*why, *estimate.reason))
     sums = skew_sums(np.atleast_2d(counts), totals, **variant)  # type: ignore[arg-type]
-    index = np.stack(np.triu_indices(len(totals), k=1), axis=1)
-    pairs = skew_values(counts[..., index], totals[index], **variant)  # type: ignore[arg-type]
-    undefined = int(np.isnan(pairs).sum())
     return MaxSkew(
         value=float(shares(sums.total.sum(), sums.cells.sum())),
         per_event=shares(*sums),
         pairs=pairs,
         pair_index=index,
-        reason=joined(undefined_pairs_reason(undefined, pairs.size)),
+        reason=why,
     )
 
 

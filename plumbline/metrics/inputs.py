@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Sequence
@@ -16,8 +17,19 @@ from plumbline.metrics.family import MetricSettings
 
 
 def as_seed(seed: int | np.random.Generator) -> int:
-    """Return a seed; a generator gives its next number."""
-    return int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else int(seed)
+    """Return a seed; a generator gives its next number.
+
+    Raises
+    ------
+    MetricError
+        If it is neither a whole number nor a generator.
+    """
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**62))
+    try:
+        return operator.index(seed)
+    except TypeError as error:
+        raise MetricError("a seed is a whole number or a generator", where="seed", found=repr(seed)) from error
 
 
 def as_generator(seed: int | np.random.Generator) -> np.random.Generator:
@@ -26,7 +38,20 @@ def as_generator(seed: int | np.random.Generator) -> np.random.Generator:
 
 
 def draw_settings(interval: bool | MetricSettings, seed: int | np.random.Generator) -> MetricSettings:
-    """Return the settings of an interval: those given, or the defaults."""
+    """Return the settings of an interval: those given, or the defaults.
+
+    Raises
+    ------
+    MetricError
+        If it is neither True nor settings.
+    """
+    if interval is not True and not isinstance(interval, MetricSettings):
+        raise MetricError(
+            "an interval is asked for with True or with settings",
+            where="interval",
+            found=repr(interval),
+            expected="True, or MetricSettings(confidence=0.9)",
+        )
     return replace(interval if isinstance(interval, MetricSettings) else MetricSettings(), seed=as_seed(seed))
 
 
@@ -84,6 +109,12 @@ def counted(
             expected="(counts, totals), or (predictions, groups=labels)",
         )
     if groups is None:
+        if np.asarray(totals).dtype.kind not in "iufb":
+            raise MetricError(
+                "sizes of groups must be numbers",
+                found=repr(list(totals)[:3]),
+                expected="(counts, totals), or groups=labels, by name",
+            )
         return Counted(events, totals)
     happened, codes = is_event(events, event), label_places(groups)
     require_as_many(predictions=happened, groups=codes)
@@ -116,7 +147,7 @@ def is_event(predictions: Any, event: Collection[Any] | str | None = None) -> ND
     """Return whether each of n predictions is the event; see `counted`."""
     values = as_labels(predictions)
     if event is not None:
-        wanted = {event} if isinstance(event, str) else set(event)
+        wanted = set(event) if isinstance(event, Collection) and not isinstance(event, str) else {event}
         _warn_of_absent(wanted, values)
         return np.array([value in wanted for value in values], dtype=bool)
     if any(value not in (0, 1) for value in values):

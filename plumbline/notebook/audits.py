@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +20,9 @@ from plumbline.datasets.grouping import without_small_groups as labels_of_shown_
 from plumbline.datasets.ingestion import dataset_digest as digest_of
 from plumbline.datasets.records import audited_attributes
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import ConfigError, EncodingError, examples, suggestion
+from plumbline.errors import ConfigError, DatasetError, EncodingError, examples, suggestion
 from plumbline.metrics.cell import Cell, build_cell, personal_attributes, text_products, texts_of, without_small_groups
+from plumbline.metrics.evidence import equivalence_metrics
 from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
 from plumbline.metrics.inputs import as_seed
 from plumbline.metrics.own import OWN_METRICS, OwnMetric, own_family
@@ -205,8 +207,9 @@ def audit_features(
     [('crime', 400)]
     """
     settings = _settings(seed, statistics)
+    _require_margins(margins or {})
     images = as_vectors(image_features, where="image_features")
-    ids = image_ids or [digest_bytes(row.tobytes()) for row in images]
+    ids = _ids(image_ids, images)
     records, unused = records_of(labels, ids, dataset=dataset, attributes=attributes, bins=bins)
     if labels is not None and (min_shown > 1 or crosses):
         records, too_small = _shown(records, crosses, least=min_shown)
@@ -303,8 +306,15 @@ def _shown(
         )
     crossed = {crossed_name(names): names for names in (*both, *crosses)}
     shown, lost = labels_of_shown_groups(records, groups, crossed, least=least)
-    why = f"the group has fewer images than `min_shown`, {least}, or would show one that has"
-    return shown, {f"label `{name}` of {rows:,} images": why for name, rows in lost.items() if rows}
+    why = f"a group of fewer images than `min_shown`, {least}, or one that would let such a group be worked out"
+    too_small = {}
+    for name, rows in lost.items():
+        before, after = (
+            set(table[name].drop_nulls()) if name in table.columns else set() for table in (records, shown)
+        )
+        gone = examples(sorted(before - after)) if name in records.columns else "crossed groups"
+        too_small |= {f"label `{name}` of {rows:,} images": f"{gone}: {why}; `min_shown=1` shows all"} if rows else {}
+    return shown, too_small
 
 
 class CellFrames(NamedTuple):
@@ -387,6 +397,25 @@ def table_of(cells: Sequence[CellFrames], settings: MetricSettings, margins: Map
     )
 
 
+def _ids(given: Sequence[Any] | None, images: NDArray[np.float32]) -> list[str]:
+    """Return the id of each image, by default the digest of its vector."""
+    if given is None:
+        return [digest_bytes(row.tobytes()) for row in images]
+    ids = list(map(str, given))
+    if twice := [name for name, n in Counter(ids).items() if n > 1]:
+        raise DatasetError(
+            f"{len(twice):,} ids are of several images", where="image_ids", found=examples(twice), expected="an id each"
+        )
+    return ids
+
+
+def _require_margins(margins: Mapping[str, float]) -> None:
+    known = equivalence_metrics()
+    if unknown := sorted(set(margins) - set(known)):
+        found = examples(unknown) + suggestion(unknown[0], known)
+        raise ConfigError("no margin is known for it", where="margins", found=found, expected=", ".join(known))
+
+
 def _settings(seed: int | np.random.Generator, statistics: Mapping[str, Any]) -> MetricSettings:
     known = [name for name in MetricSettings.__dataclass_fields__ if name != "seed"]
     if unknown := sorted(set(statistics) - set(known)):
@@ -419,7 +448,22 @@ def prompts(suites: Sequence[str | Suite], *, classes: str | None = None, wordin
     >>> texts[0], len(texts)
     ('a photo of a white man', 21)
     """
-    return tuple(texts_of(_built(suite, classes, wording) for suite in suites))
+    return tuple(texts_of(_built(suite, classes, wording) for suite in _listed(suites)))
+
+
+def _listed(suites: Any) -> list[str | Suite]:
+    """Return some suites, or one alone, as a list; paths as texts.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    one = isinstance(suites, str | Path | Suite)
+    listed = [str(suite) if isinstance(suite, Path) else suite for suite in ([suites] if one else suites)]
+    if not listed:
+        raise ConfigError("no suite is asked", where="suites", found="none", expected=", ".join(suite_names()))
+    return listed
 
 
 def asked_suites(
@@ -427,9 +471,7 @@ def asked_suites(
 ) -> list[Suite]:
     """Return the suites that are asked of some records; those that are not named are left out where they cannot be."""
     named = suites is not None
-    wanted: Sequence[str | Suite] = suites if suites is not None else _by_default()
-    if isinstance(wanted, str):
-        wanted = [wanted]
+    wanted = _listed(suites) if suites is not None else _by_default()
     chosen = []
     for suite in wanted:
         which = suite if isinstance(suite, str) else suite.id

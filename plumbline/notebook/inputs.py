@@ -215,6 +215,13 @@ def embed_pictures(embedder: Embedder, images: Sequence[Any], *, batch: int) -> 
     ImageRejected
         If a file cannot be read.
     """
+    if isinstance(images, str | Path):
+        raise EncodingError(
+            "images are a sequence of paths or pictures",
+            where="images",
+            found=repr(str(images)),
+            expected="such as sorted(Path('faces').glob('*.jpg'))",
+        )
     images = list(images)
     _require_there(images)
     parts, ids = [np.zeros((0, 0), np.float32)], []

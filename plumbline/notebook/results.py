@@ -174,7 +174,8 @@ class Audit:
     def diff(self, earlier: Audit, *, limits: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return what changed since another audit, what got worse on top.
 
-        Where both are of the same images, new and old are compared image by image; else by their two intervals.
+        Where both are of the same images, new and old are compared image by image; else by their two intervals. Vectors
+        say by `image_ids` which image they are of: without them, other vectors are other images.
 
         Parameters
         ----------
@@ -185,10 +186,18 @@ class Audit:
         Returns
         -------
         DataFrame
-            Columns of `plumbline.provenance.diff.DIFF_SCHEMA`, q over all rows, and `verdict`.
+            Columns of `plumbline.provenance.diff.DIFF_SCHEMA`, q over all rows, and `verdict`: null where a row moved
+            beyond no limit and no interval.
+
+        Raises
+        ------
+        MetricError
+            If the other is no audit.
         """
         from plumbline.provenance.diff import judged, paired_differences, same_images, table_differences, with_q
 
+        if not isinstance(earlier, Audit):
+            raise MetricError("a difference is from an audit", found=type(earlier).__name__, expected="an Audit")
         old, new = earlier.cell, self.cell
         paired = []
         if same_images(old, new):

@@ -65,6 +65,7 @@ SCORECARD_SCHEMA: Schema = {
     "state": pl.String,
     "group": pl.String,
     "groups": pl.String,
+    "compared": pl.Int64,
     "tests": pl.Int64,
     "smallest_detectable": pl.Float64,
     "reason": pl.String,
@@ -73,7 +74,8 @@ SCORECARD_SCHEMA: Schema = {
 }
 """A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
 was asked on other images than they (`not_ranked`). `group` is who is worst off, where there is evidence or nothing was
-tested; `groups` tells the values of the groups at both ends, the worst off first; `tests` is over how many q corrects;
+tested; `groups` tells the values of the groups at both ends, the worst off first; `compared` is how many groups the
+table has a value of; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
 
@@ -553,6 +555,7 @@ def _cell(
         "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
         if state not in ("undefined", "no_label")
         else "",
+        "compared": groups_compared(row, question, table),
         "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
     }
@@ -672,6 +675,11 @@ def faces_of(attribute: str, group: str) -> str:
     """Return a group of images in words: `Black faces`, `faces of Black men`."""
     composite = is_composite(attribute or "") and attribute in ATTRIBUTE_TITLES
     return f"faces of {people(group)}" if composite else group_faces(attribute, group)
+
+
+def groups_compared(row: Row, question: Question, table: pl.DataFrame) -> int | None:
+    """Return how many groups the table has a value of; None where it has none."""
+    return _worst_off_first(row, question, table).height or None
 
 
 def _worst_off_first(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFrame:

@@ -32,6 +32,7 @@ from plumbline.report.scorecard import (
     between,
     detectable,
     faces_of,
+    groups_compared,
     interval_text,
     question_of,
     value_text,
@@ -94,7 +95,7 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         plain=value_text(size, signed=False) + sure,
         more="less" if cell["value"] < 0 else "more",
         others=", and so other groups more often" if cell["value"] < 0 else "",
-        pairs="" if cell["attribute"] in ("gender", "auto_gender") else ", on average over pairs",
+        pairs="" if _is_one_pair(cell) else ", on average over pairs",
         group=_people(cell, cell.get("group")),
         worst=_people(cell, worst),
         best=_people(cell, best),
@@ -106,6 +107,12 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         if text.endswith(mean):
             return text + joined + cell["between"]
     return f"{text}: {cell['between']}"
+
+
+def _is_one_pair(cell: Mapping[str, Any]) -> bool:
+    """Return whether two groups are compared; of gender they are where it is not known."""
+    known = cell.get("compared")
+    return known == 2 if known else cell["attribute"] in ("gender", "auto_gender")
 
 
 def _away(cell: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -191,7 +198,9 @@ def _cell(row: Row, table: pl.DataFrame | None = None) -> dict[str, Any]:
     """Return a row with what its question says of it, and the values of its groups, where there is a table of them."""
     question = OF_METRIC[row["metric"]]
     groups = "" if table is None else between(row, question, table)
-    return {**row, "unit": question.unit, "kind": question.kind, "state": "evidence", "between": groups}
+    compared = None if table is None else groups_compared(row, question, table)
+    told = {"unit": question.unit, "kind": question.kind, "state": "evidence", "between": groups, "compared": compared}
+    return {**row, **told}
 
 
 def in_words(cell: Mapping[str, Any], reading: Reading) -> str:

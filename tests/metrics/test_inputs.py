@@ -126,3 +126,22 @@ def test_rankings_and_associations_have_intervals():
 def test_what_is_neither_counts_nor_predictions_is_refused(arguments, options, said):
     with pytest.raises(MetricError, match=said):
         plumbline.max_skew(*arguments, **options)
+
+
+def test_what_is_no_input_is_refused_in_words():
+    for refused, said in (
+        (lambda: plumbline.parity_difference(PREDICTED, RACES, event="thief"), "groups=labels"),
+        (lambda: plumbline.parity_difference(COUNTS, TOTALS, interval=0.9), "MetricSettings"),
+        (lambda: plumbline.max_skew(COUNTS, TOTALS, interval=True, seed="x"), "whole number or a generator"),
+    ):
+        with pytest.raises(MetricError, match=said):
+            refused()
+    ones = [1] * 30 + [0] * 30
+    as_number, as_set = (plumbline.harm_rate(ones, event=event) for event in (1, {1}))
+    assert as_number == as_set and as_number.value == 0.5
+
+
+def test_a_skew_that_is_undefined_has_its_reason_with_an_interval_too():
+    alone = plumbline.max_skew(["a", "b"] * 50, groups=["x", "y"] * 50, event="a")
+    tested = plumbline.max_skew(["a", "b"] * 50, groups=["x", "y"] * 50, event="a", interval=QUICK, seed=1)
+    assert np.isnan(tested.value) and alone.reason[0] in tested.reason

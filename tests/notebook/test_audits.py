@@ -319,7 +319,8 @@ def test_numbers_are_put_into_groups_and_nothing_of_the_labels_is_dropped_silent
     assert audit.left_out["images in no group of `tenure`"] == (
         "1: the value is no number; 1: the number lies in no bin"
     )
-    assert "fewer images than `min_shown`, 5" in audit.left_out["label `gender` of 31 images"]
+    said = audit.left_out["label `gender` of 31 images"]
+    assert said.startswith("man; other: ") and "fewer images than `min_shown`, 5" in said
     assert all(name in repr(audit) for name in audit.left_out)
     named = _audited(labels, attributes=["site"], bins={"age": (0, 30, 60)})
     assert "column `site`" not in named.left_out
@@ -341,3 +342,38 @@ def test_what_is_misspelt_is_answered_with_what_was_meant():
         plumbline.audit_features(
             np.ones((6, 4)), text_features=np.ones((20, 4)), labels={"gender": ["a", "b"] * 3}, suites=["crime"]
         )
+
+
+def test_of_three_genders_a_skew_is_a_mean_over_pairs_and_said_to_be():
+    genders = np.repeat(["man", "woman", "non-binary"], 100)
+    texts = plumbline.prompts(["crime"])
+    vectors = np.random.default_rng(2).normal(size=(len(texts), D))
+    pictures = np.random.default_rng(3).normal(size=(300, D))
+    crimes = [i for i, text in enumerate(texts) if any(word in text for word in ("thief", "criminal", "suspicious"))]
+    pictures[:90] += 3 * vectors[crimes[0]]
+    pictures[100:140] += 3 * vectors[crimes[0]]
+    audit = plumbline.audit_features(
+        pictures, text_features=vectors, labels={"gender": genders}, suites=["crime"], resamples=200, permutations=2000
+    )
+    (sentence,) = (str(each.sentence) for each in audit.findings if "one gender than to another" in each.sentence)
+    assert "on average over pairs; furthest apart are" in sentence
+    assert audit.scores.filter(question="crime_gender")["compared"].to_list() == [3]
+    two = plumbline.audit_features(
+        pictures[:200], text_features=vectors, labels={"gender": genders[:200]}, suites=["crime"], **QUICK
+    )
+    assert not any("over pairs" in each.sentence for each in two.findings)
+
+
+def test_arguments_of_another_kind_are_refused_in_words():
+    labels = {"gender": ["woman", "man"] * 30}
+    for refused, error, said in (
+        (lambda: _audited(labels, margins={"maxskew": 0.1}), ConfigError, "did you mean `max_skew`"),
+        (lambda: _audited(labels, image_ids=["x"] * 60), DatasetError, "an id each"),
+        (lambda: plumbline.prompts([]), ConfigError, "no suite is asked"),
+        (lambda: plumbline.audit((len, len), images="pics"), EncodingError, "a sequence of paths"),
+        (lambda: _audited(labels).diff(None), MetricError, "an Audit"),
+    ):
+        with pytest.raises(error, match=said):
+            refused()
+    assert plumbline.prompts("crime") == plumbline.prompts(["crime"])
+    assert _audited(labels, image_ids=range(60)).table.height
