@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
 from plumbline.commands.places import here
-from plumbline.digests import digest_json
+from plumbline.digests import digest_bytes, digest_json
 from plumbline.errors import CheckpointError, PlumblineError, StorageError
 from plumbline.generators.backend import Backend
 from plumbline.http.settings import read_key
@@ -123,12 +124,21 @@ def backend_identity(workspace: Workspace, model: str) -> str:
     files, placement = workspace.lvlm_files(model), placement_of(workspace)
     decides = [files.digest, files.family, files.thinking, placement.dtype, placement.device_kind, library_versions()]
     kept = workspace.identities / digest_json([decides, code_version(identity_from_files)])
-    if kept.is_file():
-        return kept.read_text("utf-8")
+    if (known := _kept_identity(kept)) is not None:
+        return known
     identity = identity_from_files(files, placement)
     with contextlib.suppress(StorageError):  # a home that may only be read: it is found again the next time
-        commit_bytes(UPath(kept), identity.encode())
+        commit_bytes(UPath(kept), f"{identity}\n{digest_bytes(identity.encode())}".encode())
     return identity
+
+
+def _kept_identity(path: Path) -> str | None:
+    """Return an identity that was kept; None where none is, or it is damaged."""
+    try:
+        identity, _, digest = path.read_text("utf-8").partition("\n")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    return identity if digest == digest_bytes(identity.encode()) else None
 
 
 def scorer_version(workspace: Workspace, name: str) -> str:

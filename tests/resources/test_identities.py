@@ -62,3 +62,16 @@ def test_other_files_code_or_libraries_are_looked_at_again(workspace, monkeypatc
     assert backend_identity(workspace, "mine") == "anew"
     backend_identity(workspace, "mine")
     assert len(looked) == 2
+
+
+@pytest.mark.parametrize("place", [2, -3])
+def test_an_identity_that_was_damaged_is_found_again(workspace, place):
+    found = backend_identity(workspace, "mine")
+    (kept,) = workspace.identities.iterdir()
+    for change in (b"\xb4", b"Z"):  # no text, and a text that it was not
+        data = bytearray(kept.read_bytes())
+        data[place] = change[0]
+        kept.write_bytes(bytes(data))
+        assert backend_identity(workspace, "mine") == found
+    kept.write_bytes(b"")
+    assert backend_identity(workspace, "mine") == found
