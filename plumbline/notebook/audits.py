@@ -307,7 +307,7 @@ def _shown(
     crossed = {crossed_name(names): names for names in (*both, *crosses)}
     shown, lost = labels_of_shown_groups(records, groups, crossed, least=least)
     why = f"a group of fewer images than `min_shown`, {least}, or one that would let such a group be worked out"
-    too_small = {}
+    too_small: dict[str, str] = {}
     for name, rows in lost.items():
         before, after = (
             set(table[name].drop_nulls()) if name in table.columns else set() for table in (records, shown)
