@@ -15,7 +15,7 @@ from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.generators.folders import generator_contents
-from resources.watched import keep_watched, watched_checkpoints
+from resources.watched import keep_watched, kept_checkpoints, watched_checkpoints
 from resources.workspace import Workspace
 
 
@@ -77,7 +77,8 @@ def find_checkpoints(workspace: Workspace) -> WatchedCheckpoints:
             continue
         watched.checkpoints[name] = str(path)
         watched.added.append(name)
-    if watched.checkpoints != known:
+    # What is gone is forgotten: when it comes again it is looked at like a new one, which may be half copied.
+    if watched.checkpoints != kept_checkpoints(workspace.home):
         keep_watched(workspace.home, watched.checkpoints)
     return watched
 

@@ -15,15 +15,15 @@ _NAME = "watched.json"
 
 def watched_checkpoints(home: Path) -> dict[str, str]:
     """Return id -> folder of the checkpoints that were found; one whose folder is gone is no longer audited."""
+    return {name: folder for name, folder in kept_checkpoints(home).items() if Path(folder).is_dir()}
+
+
+def kept_checkpoints(home: Path) -> dict[str, str]:
+    """Return id -> folder of what was found at the last look, be it still there or not."""
     try:
         kept: dict[str, str] = json.loads((home / _NAME).read_text("utf-8"))
-        return {name: folder for name, folder in kept.items() if Path(folder).is_dir()}
-    except (
-        FileNotFoundError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ):  # a damaged note is none: the next look finds them
+        return {name: str(folder) for name, folder in kept.items()}
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):  # a damaged note is none: it is found again
         return {}
 
 

@@ -141,6 +141,19 @@ def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(workspace):
     assert "fresh" not in workspace.audit.encoders
 
 
+def test_one_that_comes_again_half_copied_waits_like_a_new_one(workspace):
+    folder = drop(workspace, "fresh")
+    assert find_checkpoints(workspace).added == ["fresh"]
+    shutil.rmtree(folder)
+    find_checkpoints(workspace)
+    weights = drop(workspace, "fresh") / WEIGHTS
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    assert "fresh" in find_checkpoints(workspace).refused and "fresh" not in workspace.audit.encoders
+    weights.write_bytes(whole)
+    assert find_checkpoints(workspace).added == ["fresh"] and "fresh" in workspace.audit.encoders
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\0\0", b"null", b'{"fresh": 5}'])
 def test_a_damaged_note_of_what_was_found_is_none_and_the_next_look_finds_it(workspace, damage):
     drop(workspace, "fresh")
