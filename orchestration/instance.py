@@ -83,7 +83,8 @@ class Hold:
     Attributes
     ----------
     unfinished : bool
-        Whether one who held it was killed, so that files and runs may be left over. Who has cleaned up says so here.
+        Whether one who held it did not end by itself, so that files and runs may be left over. Who has cleaned up says
+        so here.
     """
 
     unfinished: bool
@@ -105,7 +106,7 @@ def audit_lock(workspace: Workspace) -> Iterator[Hold]:
     path = workspace.home / _LOCK
     with disk_errors_named(workspace):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+")
+        lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
     with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):
@@ -123,9 +124,10 @@ def audit_lock(workspace: Workspace) -> Iterator[Hold]:
 def _mark(file: IO[str], text: str) -> None:
     """Write the whole of the lock's file; on a full disk what it says stays."""
     with contextlib.suppress(OSError):
-        file.truncate(0)
-        file.write(text)
-        file.flush()
+        if text:
+            os.pwrite(file.fileno(), text.encode(), 0)
+        else:
+            os.ftruncate(file.fileno(), 0)
 
 
 def audit_is_running(workspace: Workspace) -> bool:

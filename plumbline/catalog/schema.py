@@ -15,6 +15,9 @@ Schema = dict[str, type[pl.DataType]]
 Row = dict[str, object]
 """Some columns of a row of a table, by name."""
 
+MOST_DRAWS = 1_000_000
+"""Of a bootstrap or test: all draws of a statistic are held at once, and a p cannot be smaller than one in these."""
+
 QUARANTINE_SCHEMA: Schema = {
     "dataset": pl.String,
     "path": pl.String,

@@ -204,6 +204,7 @@ def data_of(name: str) -> dict[str, Any]:
     return content
 
 
+@cache
 def suite_names() -> tuple[str, ...]:
     """Return the names that `load_suite` knows.
 

@@ -60,8 +60,8 @@ class Audit(Part):
     strict: bool = False
     """refuse the audit where one encoder cannot be audited; else it is left aside, and the others are audited"""
     labeller: Slug | None = None
-    """the encoder that guesses man or woman, where a Trident suite is asked; when absent, the first of `encoders` that
-    is a model"""
+    """the encoder that guesses man or woman, where a Trident suite or a balance of its labels asks for it; when absent,
+    the first of `encoders` that is a model"""
     storage: Storage = Storage()
     """where results live"""
     engine: Engine = Engine()
@@ -328,9 +328,8 @@ class Audit(Part):
 
     @cached_property
     def gender_labeller(self) -> str | None:
-        """Return the encoder that labels genders; None where no Trident suite is asked: nothing else reads labels."""
-        asked = {suite for suites in self.cells.values() for suite in suites}
-        return self.labeller if any(self.suite_family(suite) == "trident" for suite in asked) else None
+        """Return the encoder that labels genders; None where nothing reads labels, see `uses_automatic_labels`."""
+        return self.labeller if any(map(self.uses_automatic_labels, self.audited_datasets)) else None
 
     @cached_property
     def digest(self) -> str:

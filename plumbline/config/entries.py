@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from plumbline.catalog.prompts import Articles, Kind, prompt_ids
-from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.catalog.schema import MOST_DRAWS, NO_INSTRUCTION
 from plumbline.catalog.suites import VARIANT_OF, ZeroShotSettings
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.parts import Part, unfit
@@ -116,10 +116,6 @@ class OwnQuestion(Part):
     """whose groups are compared, such as `gender`"""
 
 
-_MOST_DRAWS = 1_000_000
-"""A p cannot be smaller than one in these; all draws of a statistic are held at once."""
-
-
 class OwnMetricEntry(Part):
     """A metric of one's own: a function that gives one value a group, with the project's intervals around it."""
 
@@ -129,7 +125,7 @@ class OwnMetricEntry(Part):
     """suites of outcomes that it reads; without it every one that is asked"""
     bounds: tuple[Annotated[float, Field(allow_inf_nan=True)], Annotated[float, Field(allow_inf_nan=True)]] = (0.0, 1.0)
     """in which every value lies"""
-    resamples: int = Field(default=1000, ge=100, le=_MOST_DRAWS)
+    resamples: int = Field(default=1000, ge=100, le=MOST_DRAWS)
     """at most so many draws of bootstrap and test: the function is called for each"""
     question: OwnQuestion | None = None
     """its column of the scorecard; none without it"""
@@ -159,8 +155,8 @@ class EncoderEntry(Part):
     family: FamilyName | None = None
     """which library reads it; found from its files when absent"""
     model: str | None = None
-    """architecture of a `.pt` that open_clip's trainer wrote: its name, or a JSON file as in open_clip's model_configs;
-    by default the name in `params.txt` beside it"""
+    """architecture of a `.pt` that open_clip's trainer wrote: its name, or a JSON file as in open_clip's model_configs
+    (a relative path starts where the command runs); by default the name in `params.txt` beside it"""
     factors: dict[str, str] = Field(default_factory=dict)
     """design factors, such as size or data source"""
     wording: Wording | None = None
@@ -249,9 +245,9 @@ class Statistics(Part):
 
     seed: int = Field(default=20260801, ge=0)
     """the same seed gives the same numbers"""
-    resamples: int = Field(default=10_000, ge=100, le=_MOST_DRAWS)
+    resamples: int = Field(default=10_000, ge=100, le=MOST_DRAWS)
     """of bootstraps"""
-    permutations: int = Field(default=10_000, ge=100, le=_MOST_DRAWS)
+    permutations: int = Field(default=10_000, ge=100, le=MOST_DRAWS)
     """of tests"""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """of intervals"""

@@ -275,7 +275,9 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own:
     except ValidationError as error:
         told = [describe(mistake, lines) for mistake in error.errors()]
         # What is only missing because its file could not be read is no mistake of its own.
-        mistakes += [one for one in told if not any(f"`{each.name}`" in one for each in broken)]
+        mistakes += [
+            one for one in told if not any(" key audit." in one and f"`{each.name}`" in one for each in broken)
+        ]
     if mistakes:
         raise _refused(mistakes, path)
     return audit

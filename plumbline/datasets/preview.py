@@ -113,8 +113,13 @@ def preview(
     share, readable = refused.height / max(1, by_label.listed), by_label.records
     if seen is not None:
         bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
-        refused, readable = pl.concat([refused, bad]), readable.join(bad, on="path", how="anti")
+        refused = pl.concat([refused, bad])
+        if bad.height:  # groups form without them
+            unreadable = set(bad["path"])
+            left = [entry for entry in entries if entry.path not in unreadable]
+            readable = ingest(_Part(reader, left, has_images=False), root, dataset=dataset).records
         share += (1 - share) * bad.height / len(sample)
+    accepted = set(readable["path"])
     failing = _failing(
         by_label, refused, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2
     )
@@ -126,7 +131,7 @@ def preview(
         refused,
         share,
         by_label.ungrouped,
-        reader.unmapped(entries),
+        reader.unmapped(entry for entry in entries if entry.path in accepted),
         attribute_groups(readable),
         failing,
     )

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, RootModel, Strict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from plumbline.catalog.files import checked_yaml, entry
-from plumbline.catalog.schema import LINEAGE_COLUMNS, Schema, polars_schema
+from plumbline.catalog.schema import LINEAGE_COLUMNS, MOST_DRAWS, Schema, polars_schema
 from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import Cell
@@ -51,8 +51,8 @@ class MetricSettings(DrawSettings):
 
     def __post_init__(self) -> None:
         ranges = {
-            "resamples": (self.resamples >= 100, "at least 100"),
-            "permutations": (self.permutations >= 100, "at least 100"),
+            "resamples": (100 <= self.resamples <= MOST_DRAWS, f"100 to {MOST_DRAWS:,}"),
+            "permutations": (100 <= self.permutations <= MOST_DRAWS, f"100 to {MOST_DRAWS:,}"),
             "confidence": (0.5 < self.confidence < 1, "between 0.5 and 1"),
             "min_group": (self.min_group >= 1, "at least 1"),
             "label_margin": (0 <= self.label_margin <= 1, "0 .. 1"),

@@ -29,7 +29,9 @@ def as_seed(seed: int | np.random.Generator) -> int:
     try:
         return operator.index(seed)
     except TypeError as error:
-        raise MetricError("a seed is a whole number or a generator", where="seed", found=repr(seed)) from error
+        raise MetricError(
+            "a seed is a whole number or a generator", where="seed", found=repr(seed), expected="such as 0"
+        ) from error
 
 
 def as_generator(seed: int | np.random.Generator) -> np.random.Generator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from plumbline.datasets.grouping import without_small_groups as labels_of_shown_
 from plumbline.datasets.ingestion import dataset_digest as digest_of
 from plumbline.datasets.records import audited_attributes
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import ConfigError, DatasetError, EncodingError, examples, suggestion
+from plumbline.errors import ConfigError, EncodingError, examples, suggestion
 from plumbline.metrics.cell import Cell, build_cell, personal_attributes, text_products, texts_of, without_small_groups
 from plumbline.metrics.evidence import equivalence_metrics
 from plumbline.metrics.family import MetricSettings, family_rows, with_lineage
@@ -399,14 +398,7 @@ def table_of(cells: Sequence[CellFrames], settings: MetricSettings, margins: Map
 
 def _ids(given: Sequence[Any] | None, images: NDArray[np.float32]) -> list[str]:
     """Return the id of each image, by default the digest of its vector."""
-    if given is None:
-        return [digest_bytes(row.tobytes()) for row in images]
-    ids = list(map(str, given))
-    if twice := [name for name, n in Counter(ids).items() if n > 1]:
-        raise DatasetError(
-            f"{len(twice):,} ids are of several images", where="image_ids", found=examples(twice), expected="an id each"
-        )
-    return ids
+    return [digest_bytes(row.tobytes()) for row in images] if given is None else list(map(str, given))
 
 
 def _require_margins(margins: Mapping[str, float]) -> None:

@@ -337,15 +337,7 @@ def records_of(
             found=f"{table.height} rows of labels, {n} images",
             expected=f"{n} rows",
         )
-    limits = {str(name): tuple(map(float, edges)) for name, edges in (bins or {}).items()}
-    for name, edges in limits.items():
-        if len(edges) < 2 or any(not low < high for low, high in pairwise(edges)):
-            raise ConfigError(
-                "limits of groups must ascend",
-                where=f"bins[{name!r}]",
-                found=list(edges),
-                expected="two or more numbers, each larger than the one before",
-            )
+    limits = _limits(bins)
     if lacking := [name for name in (*attributes, *limits) if name not in table.columns]:
         raise DatasetError(
             "the labels have no such column",
@@ -375,6 +367,28 @@ def records_of(
     binned, unused = _binned(records, limits)
     others = [] if labels is None else [name for name in table.columns if name not in schema]
     return Known(binned, unused | {f"column `{name}`": _NOT_READ.format(repr(name)) for name in others})
+
+
+def _limits(bins: Any) -> dict[str, tuple[float, ...]]:
+    """Return column -> limits of its groups; raises ConfigError where they are none."""
+    try:
+        limits = {str(name): tuple(map(float, edges)) for name, edges in (bins or {}).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "limits of groups are numbers",
+            where="bins",
+            found=repr(bins)[:80],
+            expected="such as {'age': (18, 40, 65)}",
+        ) from error
+    for name, edges in limits.items():
+        if len(edges) < 2 or any(not low < high for low, high in pairwise(edges)):
+            raise ConfigError(
+                "limits of groups must ascend",
+                where=f"bins[{name!r}]",
+                found=list(edges),
+                expected="two or more numbers, each larger than the one before",
+            )
+    return limits
 
 
 def _meant(columns: Sequence[str]) -> str:

@@ -197,7 +197,9 @@ class Audit:
         from plumbline.provenance.diff import judged, paired_differences, same_images, table_differences, with_q
 
         if not isinstance(earlier, Audit):
-            raise MetricError("a difference is from an audit", found=type(earlier).__name__, expected="an Audit")
+            raise MetricError(
+                "a difference is from an audit", where="earlier", found=type(earlier).__name__, expected="an Audit"
+            )
         old, new = earlier.cell, self.cell
         paired = []
         if same_images(old, new):

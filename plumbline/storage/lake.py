@@ -281,7 +281,9 @@ class Lake:
             return
         asset = self.forget_producer(manifest)
         where = self._path(manifest)
-        hint = "the next audit computes it again" + (f", or materialise `{asset}` again" if asset else "")
+        again = "the next audit computes it again"
+        # Of an earlier audit nothing is made again; and who asks twice has had it forgotten before.
+        hint = f"{again}, or materialise `{asset}` again" if asset else f"if it is of the newest audit, {again}"
         if found is None:
             raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)
         raise StorageError(

@@ -108,8 +108,8 @@ def test_the_first_encoder_labels_where_none_is_named_and_none_where_no_encoder_
     assert read_audit(alone).labeller is None and not read_audit(alone).cells and read_audit(alone).designs
     audit = read_audit(write(tmp_path, labeller=None))
     assert audit.gender_labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).gender_labeller
-    plain = read_audit(write(tmp_path, audit=[{"datasets": ["fairface"], "suites": ["crime"]}], watch=None))
-    assert plain.labeller and plain.gender_labeller is None, "only Trident reads the labels"
+    plain = read_audit(write(tmp_path, audit=[{"datasets": ["celeba"], "suites": ["crime"]}], watch=None))
+    assert plain.labeller and plain.gender_labeller is None, "neither Trident nor a balance reads the labels"
 
 
 def test_encoders_are_demanded_where_they_are_asked_something(tmp_path):
@@ -133,7 +133,7 @@ def test_automatic_labels_are_used_where_trident_asks_for_them_or_a_balance_does
         "idenprof": {"reader": "idenprof", "root": "planted:idenprof", "balance": {"occupation_gender": [0, 1]}}
     }
     audit = read_audit(write(tmp_path, audit=[{"suites": ["communion"]}], generate=None, datasets=demanded))
-    assert audit.uses_automatic_labels("idenprof")
+    assert audit.uses_automatic_labels("idenprof") and audit.gender_labeller == audit.labeller
 
 
 def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):

@@ -368,8 +368,10 @@ def test_arguments_of_another_kind_are_refused_in_words():
     labels = {"gender": ["woman", "man"] * 30}
     for refused, error, said in (
         (lambda: _audited(labels, margins={"maxskew": 0.1}), ConfigError, "did you mean `max_skew`"),
-        (lambda: _audited(labels, image_ids=["x"] * 60), DatasetError, "an id each"),
         (lambda: plumbline.prompts([]), ConfigError, "no suite is asked"),
+        (lambda: _audited({"age": [20] * 60}, bins={"age": 3}), ConfigError, "limits of groups are numbers"),
+        (lambda: _audited({"age": [20] * 60}, bins=["age"]), ConfigError, "limits of groups are numbers"),
+        (lambda: _audited(labels, permutations=10**9), ConfigError, "1,000,000"),
         (lambda: plumbline.audit((len, len), images="pics"), EncodingError, "a sequence of paths"),
         (lambda: _audited(labels).diff(None), MetricError, "an Audit"),
     ):
@@ -377,3 +379,19 @@ def test_arguments_of_another_kind_are_refused_in_words():
             refused()
     assert plumbline.prompts("crime") == plumbline.prompts(["crime"])
     assert _audited(labels, image_ids=range(60)).table.height
+
+
+def test_two_pictures_that_are_the_same_are_both_audited(tmp_path):
+    from PIL import Image
+
+    paths = []
+    for number in range(30):
+        path = tmp_path / f"{number}.png"
+        Image.fromarray(np.full((8, 8, 3), 7 * (number % 20), np.uint8)).save(path)
+        paths.append(path)
+    embedder = (
+        lambda images: [[im.getpixel((0, 0))[0], 128.0] for im in images],
+        lambda texts: [[len(t), 40.0] for t in texts],
+    )
+    audit = plumbline.audit(embedder, images=paths, labels={"gender": ["woman", "man"] * 15}, suites=["crime"], **QUICK)
+    assert audit.table.filter(metric="harm_rate")["n"].unique().to_list() == [30]

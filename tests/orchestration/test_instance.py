@@ -89,6 +89,20 @@ def test_the_lock_remembers_a_command_that_was_killed_until_one_has_cleaned_up(h
         assert hold.unfinished, "an error that nobody foresaw is no good end either"
 
 
+def test_on_a_full_disk_the_lock_keeps_what_it_says_and_the_command_goes_on(home, monkeypatch):
+    with pytest.raises(ZeroDivisionError), audit_lock(home):
+        raise ZeroDivisionError
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orchestration.instance.os.pwrite", full)
+    with audit_lock(home) as hold:
+        assert hold.unfinished
+    with audit_lock(home) as hold:
+        assert hold.unfinished
+
+
 _HOLD = """
 import sys, time
 from pathlib import Path
