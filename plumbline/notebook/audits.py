@@ -156,7 +156,7 @@ def audit_features(
     attributes : sequence of str
         Further columns of the labels that people are compared by, such as `department`, of any number of groups.
     crosses : sequence of sequences of str
-        Attributes to cross, such as `("disability", "gender")`; race and gender are crossed anyway.
+        Attributes to cross, such as `[("disability", "gender")]`; race and gender are crossed anyway.
     bins : mapping of str to sequence of float, optional
         Column of numbers -> ascending limits of the groups that people are compared by, such as
         `{"tenure": (0, 2, 10, 40)}`. A group holds its lower limit; the last one holds both. Years in `age` become
@@ -207,6 +207,8 @@ def audit_features(
     """
     settings = _settings(seed, statistics)
     _require_margins(margins or {})
+    attributes = (attributes,) if isinstance(attributes, str) else attributes
+    crosses = (crosses,) if crosses and all(isinstance(name, str) for name in crosses) else crosses
     images = as_vectors(image_features, where="image_features")
     ids = _ids(image_ids, images)
     records, unused = records_of(labels, ids, dataset=dataset, attributes=attributes, bins=bins)
@@ -214,9 +216,13 @@ def audit_features(
         records, too_small = _shown(records, crosses, least=min_shown)
         unused |= too_small
     asked_of = asked_suites(suites, records, classes=classes, wording=wording)
-    if logit_scale is None and (logit == "scaled_cosine" or any(suite.family == "templates" for suite in asked_of)):
+    needing = [suite for suite in asked_of if suite.family == "templates"] if logit_scale is None else []
+    if suites is None and logit == "dot":
+        asked_of = [suite for suite in asked_of if suite not in needing]
+        unused |= {suite.id: "it needs `logit_scale`, such as 100.0" for suite in needing}
+    elif needing or (logit_scale is None and logit == "scaled_cosine"):
         raise ConfigError(
-            "these suites need the model's own factor from cosine to logit",
+            f"{' and '.join(suite.id for suite in needing) or logit} needs the model's own factor from cosine to logit",
             where="logit_scale",
             found="None",
             expected="such as 100.0, or float(model.logit_scale.exp())",

@@ -366,7 +366,7 @@ def records_of(
         limits["age"] = tuple(map(float, AGE_BANDS))
     binned, unused = _binned(records, limits)
     others = [] if labels is None else [name for name in table.columns if name not in schema]
-    return Known(binned, unused | {f"column `{name}`": _NOT_READ.format(repr(name)) for name in others})
+    return Known(binned, unused | {f"column `{name}`": _not_read(name) for name in others})
 
 
 def _limits(bins: Any) -> dict[str, tuple[float, ...]]:
@@ -395,7 +395,11 @@ def _meant(columns: Sequence[str]) -> str:
     return next((close for name in columns if (close := suggestion(name, LABEL_COLUMNS))), "")
 
 
-_NOT_READ = "people are compared by it where `attributes` names it: attributes=[{}]"
+def _not_read(name: str) -> str:
+    """Say how a column would be read."""
+    meant = name.strip().lower()
+    renamed = f"rename it `{meant}`, which more is computed of; or " if meant in LABEL_COLUMNS else ""
+    return f"{renamed}people are compared by it where `attributes` names it: attributes=[{name!r}]"
 
 
 def _binned(records: pl.DataFrame, limits: Mapping[str, Sequence[float]]) -> tuple[pl.DataFrame, dict[str, str]]:

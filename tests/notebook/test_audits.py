@@ -395,3 +395,21 @@ def test_two_pictures_that_are_the_same_are_both_audited(tmp_path):
     )
     audit = plumbline.audit(embedder, images=paths, labels={"gender": ["woman", "man"] * 15}, suites=["crime"], **QUICK)
     assert audit.table.filter(metric="harm_rate")["n"].unique().to_list() == [30]
+
+
+def test_by_default_what_needs_a_scale_is_left_out_and_named_it_is_asked_for():
+
+    def vectors(texts):
+        return np.random.default_rng(1).normal(size=(len(texts), D))
+
+    pictures, labels = np.random.default_rng(2).normal(size=(40, D)), {"Gender": ["man", "woman"] * 20}
+    audit = plumbline.audit_features(pictures, text_features=vectors, labels=labels, attributes="Gender", **QUICK)
+    assert "templates" not in audit.cell.logits and "logit_scale" in audit.left_out["templates"]
+    with pytest.raises(ConfigError, match="templates needs the model's own factor"):
+        plumbline.audit_features(
+            pictures, text_features=vectors, labels=labels, attributes="Gender", suites=["templates"], **QUICK
+        )
+    other = _audited({"gender": ["man", "woman"] * 30, "Race": ["a", "b"] * 30, "site": ["c", "d"] * 30},
+                     attributes="site", crosses=("site", "gender"))  # fmt: skip
+    assert other.left_out["column `Race`"].startswith("rename it `race`")
+    assert "site × gender" in other.table["attribute"].unique().to_list()
