@@ -95,7 +95,8 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         plain=value_text(size, signed=False) + sure,
         more="less" if cell["value"] < 0 else "more",
         others=", and so other groups more often" if cell["value"] < 0 else "",
-        pairs="" if _is_one_pair(cell) else ", on average over pairs",
+        pairs=_SMOOTHED.get(cell.get("definition") or "", "")
+        + ("" if _is_one_pair(cell) else ", on average over pairs"),
         group=_people(cell, cell.get("group")),
         worst=_people(cell, worst),
         best=_people(cell, best),
@@ -107,6 +108,10 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         if text.endswith(mean):
             return text + joined + cell["between"]
     return f"{text}: {cell['between']}"
+
+
+_SMOOTHED = {"smoothed": ", smoothed"}
+"""Definition of a skew that is defined where a group never gets the label -> how it is told."""
 
 
 def _is_one_pair(cell: Mapping[str, Any]) -> bool:

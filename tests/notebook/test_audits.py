@@ -364,6 +364,22 @@ def test_of_three_genders_a_skew_is_a_mean_over_pairs_and_said_to_be():
     assert not any("over pairs" in each.sentence for each in two.findings)
 
 
+def test_a_skew_of_a_group_that_never_gets_the_label_is_said_to_be_smoothed():
+    rng = np.random.default_rng(3)
+    pictures, texts = np.abs(rng.normal(size=(300, D))), plumbline.prompts(["crime"])
+    pictures[150:, 0] = 0
+    vectors = np.zeros((len(texts), D))
+    thief = next(i for i, text in enumerate(texts) if "thief" in text)
+    vectors[:, 1] = 1
+    vectors[thief, 0] = 9
+    audit = plumbline.audit_features(
+        pictures, text_features=vectors, labels={"gender": np.repeat(["man", "woman"], 150)}, suites=["crime"],
+        resamples=200, permutations=2000,
+    )  # fmt: skip
+    said = [each.sentence for each in audit.findings if "one gender than to another" in each.sentence]
+    assert said and all("one gender than to another, smoothed" in sentence for sentence in said)
+
+
 def test_arguments_of_another_kind_are_refused_in_words():
     labels = {"gender": ["woman", "man"] * 30}
     for refused, error, said in (
