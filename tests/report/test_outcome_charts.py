@@ -6,6 +6,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from chart_data import drawn, names, records, valid, values
+from scorecard_rows import answer, frame
 from synthetic_table import AGES, GRID, RACES, planted_truth
 
 from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA
@@ -92,6 +93,15 @@ def test_a_skew_is_drawn_as_what_it_is_evidence_of(table, columns, state):
     chosen = table.with_columns(**{name: pl.lit(value) for name, value in columns.items()})
     chart = max_skew(chosen, Reading(), MODELS, FAIRFACE)
     assert len(values(chart, state)) == len(drawn(chart)) == len(MODELS) * 4 * 2
+
+
+def test_own_suites_with_an_event_of_one_name_have_a_panel_each():
+    own = [
+        answer("a", suite=suite, event="low_paid", value=value) for suite, value in (("offices", 0.7), ("jobs", 0.4))
+    ]
+    chart = max_skew(frame(*own, answer("a")), Reading(), ("a",), "fairface")
+    assert names(chart, "panels") == ["crime labels", "low paid (jobs)", "low paid (offices)"]
+    assert {(record["panel"], record["filled"]) for record in drawn(chart)} == {(0, 1.5), (1, 0.4), (2, 0.7)}
 
 
 def test_an_undefined_skew_is_said_in_words(table):

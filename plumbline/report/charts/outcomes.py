@@ -38,11 +38,17 @@ def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
 def max_skew(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
     """Draw Max Skew by model (rows), event (panels) and attribute (series); None where the dataset has no such row.
 
+    Each suite of one's own has its own panels.
+
     Rows: `max_skew`, `mean_over_pairs`, before any mitigation. Source: Janus, equation 1 (see `metrics.outcomes`).
     """
     rows = skew_rows(table, dataset)
-    events, attributes = in_order(rows["event"], EVENT_ORDER), in_order(rows["attribute"], ATTRIBUTE_ORDER)
-    titles = {event: event_title(event, suite) for event, suite in rows.select("event", "suite").unique().iter_rows()}
+    attributes = in_order(rows["attribute"], ATTRIBUTE_ORDER)
+    panels = [
+        event_title(event, suite)
+        for event in in_order(rows["event"], EVENT_ORDER)
+        for suite in in_order(where(rows, event=event)["suite"], ())
+    ]
     return dots(
         f"skew-{dataset}",
         f"Max skew by model and event, {dataset}",
@@ -59,7 +65,7 @@ def max_skew(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dat
             for row in rows.to_dicts()
         ),
         rows=Rows.plain(in_order(rows["model"], models)),
-        panels=[titles[event] for event in events],
+        panels=list(dict.fromkeys(panels)),
         series=[Series.of_attribute(attribute) for attribute in attributes],
         axis="max skew (0: all groups get the label equally often)",
     )
