@@ -135,7 +135,7 @@ class Folded:
 
 def _states(front: Front) -> list[str]:
     """Return the states of the cells of a scorecard that have a mark, in the order of the legend."""
-    there = set(front.scorecard["state"].to_list()) - {"undefined", "not_asked"}
+    there = set(front.scorecard["state"].to_list()) - {"no_label", "undefined", "not_asked"}
     return [state for state in STATES if state in there]
 
 

@@ -11,10 +11,12 @@ from html.parser import HTMLParser
 import polars as pl
 import pytest
 from read_back import section
+from scorecard_rows import answer, frame
 from synthetic_audit import dataset_summary, synthetic_inputs
 from synthetic_table import GRID, synthetic_table
 
 from plumbline.errors import MetricError
+from plumbline.reasons import reason
 from plumbline.report import AbsentCell, ReportInputs, render
 from plumbline.report.data import provenance_listing
 from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA
@@ -263,6 +265,14 @@ def test_one_model_on_one_dataset_has_a_page():
     made = render(synthetic_table(FEW, **only), replace(synthetic_inputs(FEW, **only), absent=()))
     assert outline(made).unbalanced == []
     assert "Every planned combination of model and dataset has its numbers." in made
+
+
+def test_the_legend_has_no_mark_of_cells_that_draw_none(inputs):
+    never = answer("a", low=0.0, high=0.0, value=0.0, p=1.0, q=1.0, reason=reason("event_never_happens"))
+    made = render(frame(never, answer("b")), inputs)
+    legend = made.partition('aria-label="Marks"')[2].partition("</ul>")[0]
+    assert "evidence of a difference" in legend and "no image got the label" not in legend
+    assert "no image" in made
 
 
 def test_wrong_frames_are_refused_by_name(table, inputs):
