@@ -35,6 +35,7 @@ from plumbline.report.scorecard import (
     detectable,
     faces_of,
     interval_text,
+    no_interval,
     not_ranked,
     question_of,
     scorecard,
@@ -317,6 +318,13 @@ def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
     return f"Evidence of bias in {evident} of {every} {questions} tested."
 
 
+def _untested(card: pl.DataFrame, whose: str) -> str:
+    """Say why no question of bias was tested: no image got a label in any of them, or there is more than one reason."""
+    if {cell["state"] for cell in _of_bias(card)} - {"not_asked"} == {"no_label"}:
+        return f"No image got one of the labels that {whose} was asked about: there is nothing to compare."
+    return f"Nothing that {whose} was asked could be tested."
+
+
 def _counted(many: int, what: str) -> str:
     return f"{count(many)} {what}{'' if many == 1 else 's'}"
 
@@ -324,10 +332,8 @@ def _counted(many: int, what: str) -> str:
 def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> list[str]:
     tested = _tested(card)
     whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
-    if not tested and any(cell["state"] == "no_label" for cell in card.to_dicts()):
-        return [f"No image got one of the labels that {whose} was asked about: there is nothing to compare."]
     if not tested:
-        return [f"Nothing that {whose} was asked could be tested."]
+        return [_untested(card, whose)]
     questions = len({cell["question"] for cell in tested})
     sentence = f"No evidence of bias in {whose}, in {_counted(questions, 'question')} of the scorecard."
     first = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
@@ -364,10 +370,8 @@ def section(
 
 def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere: bool) -> str:
     tested = _tested(cells)
-    if not tested and not where(cells, state="no_label").is_empty():
-        return "No image got a label that it was asked about: there is nothing to compare."
     if not tested:
-        return "Nothing that it was asked could be tested."
+        return _untested(cells, "it")
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
     beyond = " Its findings below are beyond these questions." if worst is None and elsewhere else ""
     first = "" if worst is None else f" The first of them: on {worst['dataset']} it {in_words(worst, reading)}."
@@ -396,9 +400,10 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         lines.append(f"Largest value of the {_PLURAL[kind]} asked on {dataset}: {topics(on_it)}.")
     lines += [could_have_seen(cell) for cell in quiet if defined(cell["smallest_detectable"])][:1]
     for cell in where(cells_of_model, state="measured").to_dicts():
-        title, ends = question_of(cell["question"]).title, interval_text(cell) or "no interval"
+        question = question_of(cell["question"])
+        ends = interval_text(cell) or no_interval({**cell, "metric": question.metric})
         groups = f": {cell['groups']}" if cell["groups"] else ""
-        lines.append(f"{title}: {value_text(cell)} ({ends}; {cell['dataset']}){groups}.")
+        lines.append(f"{question.title}: {value_text(cell)} ({ends}; {cell['dataset']}){groups}.")
     if kind == "encoder" and evident:
         tries = [mitigation_advice(each, inputs.audit) for each in _tried(inputs) if each[0].model == model]
         lines += tries or [

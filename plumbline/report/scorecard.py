@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -25,7 +24,16 @@ from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
 from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
-from plumbline.report.numbers import UNDEFINED, agreeing_decimals, interval, money, number, p_value, percent
+from plumbline.report.numbers import (
+    NO_INTERVAL,
+    UNDEFINED,
+    agreeing_decimals,
+    interval,
+    money,
+    number,
+    p_value,
+    percent,
+)
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, where
 from plumbline.report.vocabulary import (
@@ -69,6 +77,7 @@ SCORECARD_SCHEMA: Schema = {
     "tests": pl.Int64,
     "smallest_detectable": pl.Float64,
     "reason": pl.String,
+    "reason_codes": pl.String,
     "row": pl.String,
     "chapter": pl.String,
 }
@@ -402,8 +411,7 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
             continue
         asked = [question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE]
         asked = [each for each in asked if not _rows_of(compared, each).is_empty()]
-        crossed = any(name in (f"{one}_{other}", f"{other}_{one}") for one, other in combinations(sorted(beside), 2))
-        more += asked[:1] if crossed or name not in beside else asked
+        more += asked[:1] if is_composite(name) or name not in beside else asked
     for suite, event, name in skews.select("suite", "event", "attribute").unique(maintain_order=True).iter_rows():
         if is_own_suite(suite) and name != "auto_gender" and not is_composite(name):
             more.append(question_of(":".join((_SUITE, *(quote(part, safe=" ") for part in (suite, event, name))))))
@@ -544,7 +552,8 @@ def _cell(
     if question.of_bias and (model, row["dataset"]) in weak:
         why = "the model is at chance on this dataset: too weak to interpret"
         return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
-    same = ("dataset", "attribute", "value", "ci_low", "ci_high", "p", "q", "n", "smallest_detectable", "reason")
+    estimate = ("value", "ci_low", "ci_high", "p", "q", "n")
+    same = ("dataset", "attribute", *estimate, "smallest_detectable", "reason", "reason_codes")
     names_group = state in ("evidence", "measured") and question.of_bias
     ends = ends_of(row, question, table) if names_group else None
     return {
@@ -753,6 +762,22 @@ def interval_text(cell: Mapping[str, Any]) -> str:
         return ""
     unit = UNITS[cell["unit"]]
     return interval(*(unit.shown(cell[name]) for name in ("ci_low", "ci_high")), unit=_suffix(unit))
+
+
+def no_interval(row: Mapping[str, Any]) -> str:
+    """Say that a value has no interval, and why where the bootstrap gives none.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of the metric table, or a cell of the scorecard with the metric of its question.
+    """
+    why = find(row["reason_codes"], "no_interval_undefined")
+    if why is None:
+        return NO_INTERVAL
+    share = percent(why.params["undefined"] / why.params["resamples"])
+    never = ", as where a group never gets the label" if row["metric"] == "max_skew" else ""
+    return f"{NO_INTERVAL}: in {share} of the resamples it is undefined{never}"
 
 
 def _suffix(unit: Unit) -> str:

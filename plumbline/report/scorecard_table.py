@@ -16,6 +16,7 @@ from plumbline.report.scorecard import (
     detectable,
     elsewhere,
     interval_text,
+    no_interval,
     not_ranked,
     question_of,
     usual_datasets,
@@ -188,8 +189,8 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     if row["state"] == "no_label":
         n = "" if row["n"] is None else f" of {row['n']:,}"
         return f"{head}: no image{n} got the label, so that there is nothing to compare."
-    ends = interval_text(row)
-    parts = [f"{confidence(level)} CI {ends}" if ends else "no interval"]
+    ends, of_metric = interval_text(row), {**row, "metric": question_of(row["question"]).metric}
+    parts = [f"{confidence(level)} CI {ends}" if ends else no_interval(of_metric)]
     parts += [p_value(row["q"], "q")] if defined(row["q"]) else []
     parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
@@ -197,7 +198,7 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
     if row["state"] != "evidence" and (least := detectable(row)):
         sentences.append(f"Detectable with 80% power: {least}")
-    return " ".join(sentences) + _although({**row, "metric": question_of(row["question"]).metric})
+    return " ".join(sentences) + _although(of_metric)
 
 
 def _although(row: Row) -> str:

@@ -22,7 +22,7 @@ from plumbline.report.charts.estimates import groups_of
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import people
-from plumbline.report.numbers import confidence, number, p_value, percent
+from plumbline.report.numbers import confidence, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
@@ -34,6 +34,7 @@ from plumbline.report.scorecard import (
     faces_of,
     groups_compared,
     interval_text,
+    no_interval,
     question_of,
     value_text,
 )
@@ -175,17 +176,8 @@ def sureness(
         q, before = p_value(cell["q"], "q"), None if ordinary is None else ordinary["q"]
         also = p_value(before, "q") if before is not None and defined(before) else q
         parts += [q if also == q else f"{q} over all tests, {also} over those of its kind"]
-    parts += [] if ends else [_no_interval(cell)]
+    parts += [] if ends else [no_interval(cell)]
     return f" ({'; '.join(parts)})"
-
-
-def _no_interval(row: Mapping[str, Any]) -> str:
-    """Say that a value has no interval, and why where the bootstrap gives none."""
-    why = find(row.get("reason_codes"), "no_interval_undefined")
-    if why is None:
-        return "no interval"
-    share = percent(why.params["undefined"] / why.params["resamples"])
-    return f"no interval: in {share} of the resamples it is undefined, as where a group never gets the label"
 
 
 def _ends(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,5 +106,5 @@ def suite_title(suite: str) -> str:
 
 
 def is_composite(attribute: str) -> bool:
-    """Return whether an attribute crosses two others, as `gender_race` does."""
+    """Return whether an attribute crosses two others, as `gender_race` and `site × sex` do."""
     return "×" in attribute_title(attribute)

@@ -13,10 +13,10 @@ from synthetic_table import planted_truth
 from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
-from plumbline.reasons import decode
+from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, front_page, verdict
+from plumbline.report.front import MOST_FINDINGS, front_page, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
@@ -234,8 +234,7 @@ def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
         "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% (95% CI 100–200%; q = "
-        "0.004) more often to one race than to another, on average over pairs; furthest apart are 50% of Black faces, "
-        "20% of White faces."
+        "0.004) more often to one race than to another: 50% of Black faces, 20% of White faces."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 
@@ -293,6 +292,24 @@ def test_without_numbers_there_is_no_verdict():
     assert verdict(empty, Reading()) == ()
     undefined = answer("a", value=math.nan, low=None, high=None, p=None, q=None)
     assert verdict_of(undefined) == ("Nothing that a was asked could be tested.",)
+
+
+def test_only_where_no_question_got_a_label_the_verdict_says_so(inputs):
+    no_test = {"low": None, "high": None, "p": None, "q": None}
+    never = answer("a", low=0.0, high=0.0, value=0.0, p=1.0, q=1.0, reason=reason("event_never_happens"))
+    undefined = answer("a", attribute="gender", value=math.nan, **no_test)
+    card = scorecard(frame(never, undefined), Reading())
+    assert verdict(card, Reading()) == ("Nothing that a was asked could be tested.",)
+    own = section("a", card, (), inputs, Reading())
+    assert own.verdict == "Nothing that it was asked could be tested."
+    assert "No image got the label: crime labels by race." in own.lines
+    # Accuracy is no question of bias.
+    accuracy = {"metric": "macro_accuracy", "definition": "paper", "suite": "trident", "probe": "person", "value": 0.9}
+    beside = [answer("a")[0] | accuracy | {"event": None, "attribute": None, "p": None, "q": None}]
+    alone = scorecard(frame(never, beside), Reading())
+    assert alone.height == 2
+    assert verdict(alone, Reading())[0].startswith("No image got one of the labels that a was asked about")
+    assert section("a", alone, (), inputs, Reading()).verdict.startswith("No image got one of the labels that it was")
 
 
 def test_the_control_reads_as_what_it_is(audits):

@@ -7,6 +7,7 @@ import pytest
 from scorecard_rows import UNSURE, answer, frame, spoken
 
 from plumbline.catalog.schema import row_id
+from plumbline.datasets.grouping import crossed_name
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
 from plumbline.provenance.tracked_numbers import scorecard_numbers
@@ -105,6 +106,19 @@ def test_where_no_image_got_the_label_nothing_is_told_of_evidence():
     assert value_text(found) == "no image" and interval_text(found) == ""
     assert score_tip(found).endswith("no image of 2,000 got the label, so that there is nothing to compare.")
     assert model_sentences(card, "a", Reading()) == ["No image got the label: Crime labels by race."]
+
+
+def test_finding_card_and_tip_say_alike_why_there_is_no_interval():
+    why = reason("no_interval_undefined", undefined=3696, resamples=10000)
+    (skew, *shares), toxic = answer("a", low=None, high=None, reason=why), spoken("b", reason=why)[0]
+    table = frame([skew, *shares, toxic | {"ci_low": None, "ci_high": None}])
+    card = scorecard(table, Reading())
+    clause = "no interval: in 37% of the resamples it is undefined"
+    (sentence,) = (line.replace("\u00a0", " ") for line in model_sentences(card, "a", Reading()))
+    tips = {row["model"]: score_tip(row).replace("\u00a0", " ") for row in card.to_dicts()}
+    assert f"{clause}, as where a group never gets the label)" in sentence
+    assert f"({clause}, as where a group never gets the label; q = 0.004; n = 2,000)" in tips["a"]
+    assert f"({clause}; n = 40)" in tips["b"], "of toxicity there is no label"
 
 
 def test_models_are_compared_where_most_of_them_were_asked():
@@ -319,13 +333,15 @@ def test_beside_gender_another_attribute_of_the_same_dataset_is_asked_too_and_of
 
 
 def test_a_cross_of_own_attributes_has_one_column():
+    both = crossed_name(("site", "sex"))
     rows = [
         answer("a", attribute=attribute, suite=suite, event=event)
-        for attribute in ("site", "sex", "site_sex")
+        for attribute in ("site", "sex", both, "site_sex")
         for suite, event in (("crime", "crime"), ("agency", NEGATIVE))
     ]
     asked = set(scorecard(frame(*rows), Reading())["question"])
-    assert asked == {"crime_site", "agency_site", "crime_sex", "agency_sex", "crime_site_sex"}
+    every = {f"{start}_{name}" for start in ("crime", "agency") for name in ("site", "sex", "site_sex")}
+    assert asked == every | {f"crime_{both}"}, "the name of another attribute may join those of two"
 
 
 def test_events_of_an_own_suite_are_columns_with_its_name():
