@@ -176,7 +176,8 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
 - `clip_benchmark.csv`: a row a model and dataset, a column a headline number, as CLIP_benchmark builds its table.
 - `numbers.json`: the same numbers as one flat dict, for experiment trackers.
 - `eval_results/`: for each model a file for the folder `.eval_results` of its repository on the Hugging Face Hub; a
-  dataset that was read elsewhere stands by its name here, and needs its id there.
+  dataset that was read elsewhere stands by its name here, and needs its id there. A model without a number on the
+  scorecard has no file here; its model card says so.
 - `scorecard.csv`, `scorecard.png`: models x questions, the worst model first; `row` names the row of each cell,
   and models whose `ranked` is false were asked on other images than the others: their sizes cannot be compared.
 {report}

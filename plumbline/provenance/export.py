@@ -21,6 +21,7 @@ from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.evidence import states
+from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
@@ -237,6 +238,8 @@ def _is_known(value: Any) -> bool:
 def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str], said: Sequence[str] = ()) -> str:
     """Return the card's metadata (`model-index`) and its section on bias, as Markdown.
 
+    Without a number there is no metadata, and the section says so.
+
     Parameters
     ----------
     rows : DataFrame
@@ -248,15 +251,18 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str], said
     """
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
-    index = eval_results_to_model_index(model, eval_results(rows))
-    metadata = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True)
+    metadata = ""
+    if rows.height:
+        index = eval_results_to_model_index(model, eval_results(rows))
+        metadata = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True)
     table = {"rows": rows.to_dicts(), "measured": measured, "number": number, "interval": interval}
     return _rendered("model_card", metadata=metadata, about=about, said=said, **table)
 
 
 def measured(row: Mapping[str, Any]) -> str:
-    """Return what a metric row measures, in the words of its columns."""
-    return ", ".join(str(row[key]) for key in _MEASURED if row[key] not in (None, "estimate"))
+    """Return what a metric row measures, in the words of its columns; a metric of one's own has the name given it."""
+    named = {**row, "metric": row["definition"]} if row["metric"] in (GAP, VALUE) else row
+    return ", ".join(str(named[key]) for key in _MEASURED if named[key] not in (None, "estimate"))
 
 
 # --- Provenance as an in-toto statement: the files of a bundle and their materials.

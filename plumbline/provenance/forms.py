@@ -27,6 +27,7 @@ from plumbline.provenance.export import (
     measured,
     model_card,
 )
+from plumbline.provenance.tracked_numbers import tracked_name
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.numbers import interval
 from plumbline.report.reading import Reading
@@ -86,9 +87,8 @@ class Exported:
 
     @property
     def models(self) -> list[str]:
-        """Return the models that have numbers of their own, in the order of the table."""
-        every = self.table["model"].unique(maintain_order=True)
-        return [model for model in every if model != ALL_MODELS and self.headlines(model).height]
+        """Return the models, in the order of the table."""
+        return [model for model in self.table["model"].unique(maintain_order=True) if model != ALL_MODELS]
 
     def headlines(self, model: str) -> pl.DataFrame:
         """Return the headline numbers of a model, see `headline_rows`."""
@@ -144,17 +144,30 @@ def clip_benchmark_table(audit: Exported) -> pl.DataFrame:
     cells = []
     for key, cell in rows.group_by(*CLIP_BENCHMARK, maintain_order=True):
         right = cell.filter(metric="zero_shot_accuracy", statistic="estimate", suite="trident")["value"].to_list()
-        numbers = _headline_numbers(cell.select(audit.table.columns), audit.reading)
+        numbers = flat_numbers(cell.select(audit.table.columns), audit.reading)
         cells.append(dict(zip(CLIP_BENCHMARK, key)) | {"acc1": right[0] if right else None} | numbers)
     names = dict.fromkeys(name for cell in cells for name in cell)
     schema: Schema = {name: pl.String if name in CLIP_BENCHMARK else pl.Float64 for name in names}
     return pl.DataFrame(cells, schema=schema)
 
 
-def _headline_numbers(rows: pl.DataFrame, reading: Reading) -> dict[str, float]:
-    """Return the headline numbers of a dataset, each by what it measures: `max_skew/crime/crime/race`."""
+def flat_numbers(rows: pl.DataFrame, reading: Reading) -> dict[str, float]:
+    """Return the headline numbers of one model on one dataset, in the scorecard's order: `max_skew/crime/crime/race`.
+
+    Each has a name that MLflow takes, see `tracked_name`.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Metric rows of that model and dataset.
+    reading : Reading
+    """
     headlines = [headline_rows(rows, model, reading) for model in rows["model"].unique(maintain_order=True)]
-    return {measured(row).replace(", ", "/"): row["value"] for each in headlines for row in each.iter_rows(named=True)}
+    return {
+        tracked_name(measured(row).replace(", ", "/")): row["value"]
+        for each in headlines
+        for row in each.iter_rows(named=True)
+    }
 
 
 def clip_benchmark(audit: Exported) -> Files:
@@ -167,7 +180,7 @@ def numbers(audit: Exported) -> Files:
     flat: dict[str, float] = {}
     before = audit.table.filter(pl.col("condition") == BEFORE)
     for (dataset, model), rows in before.group_by("dataset", "model", maintain_order=True):
-        flat |= {f"{dataset}/{model}/{name}": value for name, value in _headline_numbers(rows, audit.reading).items()}
+        flat |= {f"{dataset}/{model}/{name}": value for name, value in flat_numbers(rows, audit.reading).items()}
     return {"numbers.json": f"{json.dumps(flat, indent=1, ensure_ascii=False)}\n".encode()}
 
 
@@ -175,13 +188,16 @@ def numbers(audit: Exported) -> Files:
 
 
 def eval_results(audit: Exported) -> Files:
-    """Return for each model what goes into the folder `.eval_results` of its repository."""
+    """Return for each model with a headline number what goes into the folder `.eval_results` of its repository."""
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     files: Files = {}
     for model in audit.models:
+        headlines = audit.headlines(model)
+        if headlines.is_empty():
+            continue
         entries = []
-        for row in audit.headlines(model).iter_rows(named=True):
+        for row in headlines.iter_rows(named=True):
             place = audit.hub.get(row["dataset"], HubDataset(row["dataset"]))
             ends = interval(row["ci_low"], row["ci_high"])
             q = "" if row["q"] is None or row["q"] != row["q"] else f", q = {row['q']:.3g}"
@@ -201,7 +217,7 @@ def eval_results(audit: Exported) -> Files:
 
 
 def model_cards(audit: Exported) -> Files:
-    """Return for each model a section of a model card, with its numbers as `model-index`."""
+    """Return for each model a section of a model card, with its headline numbers as `model-index` where it has any."""
     known = {"audit": str(audit.table["audit_id"][0])} if audit.table.height else {}
     card = scorecard(audit.table, audit.reading)
     return {

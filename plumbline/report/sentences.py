@@ -67,6 +67,7 @@ SAYS: dict[str, str] = {
     "refusal_rate_gap": "refuses to answer {value} more often about one group than about another",
 }
 """Metric -> what a model does, as a predicate; interval and q stand in brackets behind the value."""
+_OF_OWN_METRIC = "has groups that lie {value} apart in “{title}”"
 
 OF_METRIC: dict[str, Question] = {question.metric: question for question in QUESTIONS} | {
     "sc_weat_effect": replace(question_of("association_agency"), metric="sc_weat_effect"),
@@ -89,7 +90,8 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
     attribute = attribute_title(cell["attribute"] or "group")
     size, groups = _away(cell), [cell.get("group"), cell.get("reference_group")]
     worst, best = groups if cell["value"] < 0 else groups[::-1]
-    text = SAYS[cell["metric"]].format(
+    text = SAYS.get(cell["metric"], _OF_OWN_METRIC).format(
+        title=cell.get("title"),
         event=_event(cell["event"], cell["metric"], cell.get("suite")),
         one=attribute if attribute in ("race", "gender", "age group", "occupation") else f"group of {attribute}",
         value=value_text(size) + sure,

@@ -10,6 +10,7 @@ from huggingface_hub import ModelCardData, parse_eval_result_entries
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from plumbline.catalog.schema import metric_frame, row_ids
+from plumbline.datasets.grouping import crossed_name
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
 from plumbline.provenance.export import (
@@ -20,8 +21,9 @@ from plumbline.provenance.export import (
     model_card,
     provenance_statement,
 )
-from plumbline.provenance.forms import Exported, hub_dataset, model_cards, written
+from plumbline.provenance.forms import Exported, flat_numbers, hub_dataset, model_cards, written
 from plumbline.report.reading import Reading
+from plumbline.report.scorecard import own_question
 
 COMMON = {
     "metric": "max_skew", "definition": "mean_over_pairs", "model": "clip", "dataset": "faces", "suite": "crime",
@@ -198,6 +200,40 @@ def test_numbers_are_one_flat_dict(folder):
     assert numbers["faces/clip/max_skew/crime/crime/race"] == 1.25
     assert all(isinstance(value, float) for value in numbers.values())
     assert any(name.startswith("faces/llava/max_toxicity") for name in numbers)
+
+
+def test_own_metrics_of_one_event_and_attribute_keep_a_number_each():
+    own = COMMON | {"metric": "own_metric_gap"}
+    table = metric_frame([own | {"definition": "first", "value": 0.25}, own | {"definition": "second", "value": 0.5}])
+    asked = tuple(own_question(name, "crime", "crime", "race", "near misses") for name in ("first", "second"))
+    files = written(Exported(table, Reading(own_questions=asked)))
+    expected = {"first/crime/crime/race": 0.25, "second/crime/crime/race": 0.5}
+    assert json.loads(files["numbers.json"]) == {f"faces/clip/{name}": value for name, value in expected.items()}
+    of_clip = pl.read_csv(files["clip_benchmark.csv"]).row(0, named=True)
+    assert expected.items() <= of_clip.items()
+    results = parse_eval_result_entries(yaml.safe_load(files["eval_results/clip.yaml"]))
+    assert {one.task_id: one.value for one in results} == expected
+
+
+def test_a_model_without_a_number_has_a_card_that_says_so_and_no_results_for_the_hub():
+    undefined = COMMON | {
+        "model": "other",
+        "value": float("nan"),
+        "ci_low": None,
+        "ci_high": None,
+        "p": None,
+        "q": None,
+    }
+    files = written(Exported(metric_frame([COMMON, undefined]), Reading(), about={"other": {"weights": "c" * 64}}))
+    card = files["model_cards/other.md"].decode()
+    assert card.startswith("## Bias") and "no number for the scorecard" in card and "c" * 64 in card
+    assert "| Dataset |" not in card
+    assert "eval_results/clip.yaml" in files and "eval_results/other.yaml" not in files
+
+
+def test_numbers_have_names_that_mlflow_takes():
+    table = metric_frame([COMMON | {"attribute": crossed_name(("site", "sex"))}])
+    assert list(flat_numbers(table, Reading())) == ["max_skew/crime/crime/site_x_sex"]
 
 
 def test_one_form_alone_and_none_that_is_not_there(folder):
