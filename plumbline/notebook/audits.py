@@ -208,7 +208,8 @@ def audit_features(
     settings = _settings(seed, statistics)
     _require_margins(margins or {})
     attributes = (attributes,) if isinstance(attributes, str) else attributes
-    crosses = (crosses,) if crosses and all(isinstance(name, str) for name in crosses) else crosses
+    if crosses and all(isinstance(name, str) for name in crosses):
+        crosses = (tuple(map(str, crosses)),)
     images = as_vectors(image_features, where="image_features")
     ids = _ids(image_ids, images)
     records, unused = records_of(labels, ids, dataset=dataset, attributes=attributes, bins=bins)
