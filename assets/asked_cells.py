@@ -81,7 +81,7 @@ def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
     wrong: dict[str, dict[str, PlumblineError]] = {}
     families: dict[str, Family] = {}
     audit = workspace.audit
-    for encoder in dict.fromkeys([*([audit.gender_labeller] if audit.gender_labeller else []), *audit.used_encoders]):
+    for encoder in dict.fromkeys([*([audit.labeller] if audit.labeller else []), *audit.used_encoders]):
         try:
             families[encoder] = FAMILIES[workspace.checkpoint(encoder, sizes=workspace.sizes).family]
         except PlumblineError as error:

@@ -122,7 +122,7 @@ def extended_records_asset(labeller: str | None) -> dg.AssetsDefinition:
         These are predictions: their error rate against the dataset's gender labels is reported by group and checked.
         """
         require_passed(workspace, context.partition_key, of=("records",))
-        dataset, named = context.partition_key, workspace.audit.gender_labeller
+        dataset, named = context.partition_key, workspace.audit.labeller or labeller
         with unrecorded():  # the reader is part of the records
             reader = workspace.dataset_entry(dataset).open_reader()
         # Nobody is labelled in pairs that are trained on: nothing asks who is pictured there.

@@ -179,10 +179,10 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield every cell, and the labeller on every dataset that is read: it labels genders there."""
     audit = workspace.audit
     yield from audit.cells
-    for dataset in audit.audited_datasets if audit.gender_labeller else ():
+    for dataset in audit.audited_datasets if audit.labeller else ():
         reader = workspace.dataset_entry(dataset).open_reader()
-        if reader.has_images and reader.declaration.of_people and (dataset, audit.gender_labeller) not in audit.cells:
-            yield dataset, audit.gender_labeller
+        if reader.has_images and reader.declaration.of_people and (dataset, audit.labeller) not in audit.cells:
+            yield dataset, audit.labeller
 
 
 def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
@@ -203,7 +203,7 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
         return one if one is not None and one.details["records_sha256"] == records.sha256 else None
 
     cell = f"{dataset}|{encoder}"
-    labelled = of_these("extended_records", dataset) if encoder == workspace.audit.gender_labeller else None
+    labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
     logits = of_these("probe_logits", cell)
     return ComputedCell(
         records=True,

@@ -38,7 +38,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
     datasets = [
         d for d in audit.datasets if d in audit.used_datasets and workspace.lake.committed("records", partition=d)
     ]
-    used = (*audit.used_encoders, audit.gender_labeller)
+    used = (*audit.used_encoders, audit.labeller)
     encoders = [e for e in audit.encoders if e in used and workspace.lake.committed("text_embeddings", partition=e)]
     return ReportInputs(
         audit=AuditSummary(
@@ -158,7 +158,7 @@ def _encoder(workspace: Workspace, encoder: str) -> EncoderSummary:
         size=entry.factors.get("size"),
         data_amount=entry.factors.get("data_amount"),
         source=entry.factors.get("data_source"),
-        labeller=encoder == workspace.audit.gender_labeller,
+        labeller=encoder == workspace.audit.labeller,
         choices_alone=FAMILIES[details["family"]].logit == "stored",
     )
 

@@ -115,7 +115,7 @@ class AuditPlan:
     def stages(self) -> Iterator[Stage]:
         """Yield the stages in order; slices of datasets that have not been read are left out."""
         audit = self._workspace.audit
-        title = "read datasets" + (", label genders" if audit.gender_labeller else "")
+        title = "read datasets" + (", label genders" if audit.labeller else "")
         yield Stage(title, "datasets", [*audit.used_datasets])
         encoders = [encoder for encoder in audit.used_encoders if encoder not in self.aside]
         yield Stage("embed prompts", "encoders", [*encoders])
@@ -279,13 +279,13 @@ class AuditPlan:
         workspace, audit = self._workspace, self._workspace.audit
         require_own_code(audit, workspace.dataset_root)
         wrong = unusable_encoders(workspace)
-        labelling = wrong.pop(audit.gender_labeller, None) if audit.gender_labeller else None
+        labelling = wrong.pop(audit.labeller, None) if audit.labeller else None
         wrong |= unusable_models(workspace)
         nothing_left = bool(wrong) and wrong.keys() >= {*audit.used_encoders, *audit.asked_models}
         if labelling is not None or (wrong and (audit.strict or nothing_left)):
             raise PlumblineError.all_of([*filter(None, [labelling]), *wrong.values()])
-        if audit.gender_labeller:
-            require_suites(FAMILIES[workspace.checkpoint(audit.gender_labeller).family], [load_suite("gender_labels")])
+        if audit.labeller:
+            require_suites(FAMILIES[workspace.checkpoint(audit.labeller).family], [load_suite("gender_labels")])
         if audit.designs:
             require_askable(workspace)
         self.aside = {model: str(error) for model, error in wrong.items()}

@@ -41,7 +41,7 @@ from resources.workspace import Workspace
 
 def build_definitions(workspace: Workspace) -> dg.Definitions:
     """Build the definitions for an audit file and a home; tests build their own."""
-    labeller = workspace.audit.gender_labeller
+    labeller = workspace.audit.labeller
     labelled = [] if labeller is None and not workspace.audit.cells else [extended_records_asset(labeller)]
     assets = [
         *SOURCES,

@@ -106,7 +106,7 @@ def audit_lock(workspace: Workspace) -> Iterator[Hold]:
     path = workspace.home / _LOCK
     with disk_errors_named(workspace):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
+        lock = path.open("a+")
     with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):

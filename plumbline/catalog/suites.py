@@ -204,7 +204,6 @@ def data_of(name: str) -> dict[str, Any]:
     return content
 
 
-@cache
 def suite_names() -> tuple[str, ...]:
     """Return the names that `load_suite` knows.
 
@@ -214,6 +213,11 @@ def suite_names() -> tuple[str, ...]:
     >>> plumbline.suite_names()[:3]
     ('agency', 'agency_photo', 'communion')
     """
+    return _listed_suites()
+
+
+@cache
+def _listed_suites() -> tuple[str, ...]:
     folder = files("plumbline.catalog") / "suites"
     listed = {item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")}
     return tuple(sorted(listed | {"trident_composite"}))

@@ -208,7 +208,11 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say(f"  {attribute_title(groups.attribute)}: {', '.join(named)}{more}")
     for row in seen.ungrouped.iter_rows(named=True):
         values = seen.unmapped.get(row["attribute"]) if row["code"] == "unmapped" else None
-        why = UNGROUPED[row["code"]] if values is None else _unmapped_words(dataset, row["attribute"], values)
+        why = (
+            UNGROUPED[row["code"]]
+            if values is None
+            else _unmapped_words(dataset, row["attribute"], values, least=seen.least_shown)
+        )
         say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {why}")
     codes = seen.ungrouped.select("attribute", "code").to_dicts()
     for groups in seen.groups:
@@ -223,12 +227,12 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say(f"  would refuse the audit: {reason}", style="red")
 
 
-def _unmapped_words(dataset: str, attribute: str, values: UnmappedValues) -> str:
-    """Say which values of an attribute have no group, and the key that would name them."""
-    met = [
-        f"`{value}` ({rows:,} row{'s' * (rows != 1)}{suggestion(value, values.known)})"
-        for value, rows in values.rows.items()
-    ]
+def _unmapped_words(dataset: str, attribute: str, values: UnmappedValues, *, least: int) -> str:
+    """Say which values of an attribute have no group, but for those of few people, and the key that would name them."""
+    shown = {value: rows for value, rows in values.rows.items() if rows >= least}
+    few = len(values.rows) - len(shown)
+    met = [f"`{value}` ({rows:,} rows{suggestion(value, values.known)})" for value, rows in shown.items()]
+    met += [f"{few:,} value{'s' * (few != 1)} of fewer than {least} rows"] if few else []
     return f"`datasets.{dataset}.map.values.{attribute}` does not name {examples(met)}"
 
 

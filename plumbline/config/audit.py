@@ -60,8 +60,8 @@ class Audit(Part):
     strict: bool = False
     """refuse the audit where one encoder cannot be audited; else it is left aside, and the others are audited"""
     labeller: Slug | None = None
-    """the encoder that guesses man or woman, where a Trident suite or a balance of its labels asks for it; when absent,
-    the first of `encoders` that is a model"""
+    """the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` that is a model when
+    absent"""
     storage: Storage = Storage()
     """where results live"""
     engine: Engine = Engine()
@@ -325,11 +325,6 @@ class Audit(Part):
                 fitting = [suite for suite in entry.suites if self.can_answer(cell[0], suite)]
                 joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
         return {cell: tuple(suites) for cell, suites in joined.items() if suites}
-
-    @cached_property
-    def gender_labeller(self) -> str | None:
-        """Return the encoder that labels genders; None where nothing reads labels, see `uses_automatic_labels`."""
-        return self.labeller if any(map(self.uses_automatic_labels, self.audited_datasets)) else None
 
     @cached_property
     def digest(self) -> str:

@@ -39,6 +39,8 @@ class Preview:
         `UNGROUPED_SCHEMA`.
     unmapped : mapping of str to UnmappedValues
         Attribute -> its values that the map does not name.
+    least_shown : int
+        Images of the smallest group, and rows of the rarest value, that is shown.
     groups : list of Groups
         As the metric families form them, without the images that were seen to be unreadable.
     failing : list of str
@@ -53,6 +55,7 @@ class Preview:
     refused_share: float
     ungrouped: pl.DataFrame
     unmapped: Mapping[str, UnmappedValues]
+    least_shown: int
     groups: list[Groups]
     failing: list[str]
 
@@ -132,6 +135,7 @@ def preview(
         share,
         by_label.ungrouped,
         reader.unmapped(entry for entry in entries if entry.path in accepted),
+        reader.least_shown,
         attribute_groups(readable),
         failing,
     )

@@ -312,15 +312,12 @@ def _shown(
         )
     crossed = {crossed_name(names): names for names in (*both, *crosses)}
     shown, lost = labels_of_shown_groups(records, groups, crossed, least=least)
-    why = f"a group of fewer images than `min_shown`, {least}, or one that would let such a group be worked out"
-    too_small: dict[str, str] = {}
-    for name, rows in lost.items():
-        before, after = (
-            set(table[name].drop_nulls()) if name in table.columns else set() for table in (records, shown)
-        )
-        gone = examples(sorted(before - after)) if name in records.columns else "crossed groups"
-        too_small |= {f"label `{name}` of {rows:,} images": f"{gone}: {why}; `min_shown=1` shows all"} if rows else {}
-    return shown, too_small
+    # Which groups these are is not told: it would tell of their few people.
+    why = (
+        f"their group has fewer images than `min_shown`, {least}, or would let one that has be worked out; "
+        "`min_shown=1` shows all groups"
+    )
+    return shown, {f"label `{name}` of {rows:,} images": why for name, rows in lost.items() if rows}
 
 
 class CellFrames(NamedTuple):

@@ -107,9 +107,7 @@ def test_the_first_encoder_labels_where_none_is_named_and_none_where_no_encoder_
     alone = write(tmp_path, labeller=None, encoders=None, audit=None, watch=None)
     assert read_audit(alone).labeller is None and not read_audit(alone).cells and read_audit(alone).designs
     audit = read_audit(write(tmp_path, labeller=None))
-    assert audit.gender_labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).gender_labeller
-    plain = read_audit(write(tmp_path, audit=[{"datasets": ["celeba"], "suites": ["crime"]}], watch=None))
-    assert plain.labeller and plain.gender_labeller is None, "neither Trident nor a balance reads the labels"
+    assert audit.labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).labeller
 
 
 def test_encoders_are_demanded_where_they_are_asked_something(tmp_path):
@@ -133,7 +131,7 @@ def test_automatic_labels_are_used_where_trident_asks_for_them_or_a_balance_does
         "idenprof": {"reader": "idenprof", "root": "planted:idenprof", "balance": {"occupation_gender": [0, 1]}}
     }
     audit = read_audit(write(tmp_path, audit=[{"suites": ["communion"]}], generate=None, datasets=demanded))
-    assert audit.uses_automatic_labels("idenprof") and audit.gender_labeller == audit.labeller
+    assert audit.uses_automatic_labels("idenprof")
 
 
 def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):

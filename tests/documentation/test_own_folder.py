@@ -45,7 +45,7 @@ def own(tmp_path, jpeg, monkeypatch):
 
 def test_the_block_is_read_and_says_what_is_audited(own):
     audit = read_audit(own.audit_path)
-    assert audit.labeller == "mine" and audit.gender_labeller is None, "nothing asks for labels"
+    assert audit.labeller == "mine", "the first encoder labels"
     (suites,) = audit.cells.values()
     assert list(audit.cells) == [("staff", "mine")]
     assert {"crime", "communion", "perception"} <= set(suites) <= set(suite_names())
@@ -85,11 +85,13 @@ def test_its_data_and_model_are_looked_at_before_anything_is_computed(own):
 def test_values_that_the_map_does_not_name_are_told_with_their_key(own):
     table = own.dataset_root("staff") / "people.csv"
     rows = table.read_text().splitlines()
-    rows[1:4] = [row.replace(",M,", ",X,").replace(",F,", ",F ,") for row in rows[1:4]]
+    rows[1:13] = [row.replace(",M,", ",X,").replace(",F,", ",F ,") for row in rows[1:13]]
+    rows[13] = rows[13].replace(",M,", ",quokka,")
     table.write_text("\n".join(rows) + "\n")
     ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])
-    told = "3 images are in no group of gender: `datasets.staff.map.values.gender` does not name"
-    assert f"{told} `X` (2 rows); `F ` (1 row; did you mean `F`?)" in ran.stdout
+    told = "13 images are in no group of gender: `datasets.staff.map.values.gender` does not name"
+    assert f"{told} `X` (6 rows); `F ` (6 rows; did you mean `F`?); 1 value of fewer than 5 rows" in ran.stdout
+    assert "quokka" not in ran.stdout, "a value of few people tells of them"
     rows[1:] = [row.replace(",F,", ",Z,").replace(",F ,", ",Z,") for row in rows[1:]]
     table.write_text("\n".join(rows) + "\n")
     ran = CliRunner().invoke(app, ["check", "--config", str(own.audit_path)])

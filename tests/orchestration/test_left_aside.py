@@ -108,6 +108,7 @@ def test_weights_of_other_sizes_are_named_before_a_model_is_loaded(tmp_path):
         tmp_path / "bad", GOOD.name, config, lambda content: content["model_cfg"]["text_cfg"].update(context_length=40)
     )
     home, console = workspace(tmp_path, bad=bad), Console(record=True, width=200)
+    home.home.mkdir(exist_ok=True)  # a look makes none
     said = (
         "1 weight(s) have another size",
         "positional_embedding: 48 x 64",

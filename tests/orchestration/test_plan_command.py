@@ -91,6 +91,6 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
     ]
     assert rows == [
         ["people", "|", "race", "3", "790", "90", "0.63", "9.1", "points"],
-        ["people", "|", "gender", "2", "40", "20", "none", "31", "points"],
+        ["people", "|", "gender", "2", "40", "20", "too", "few", "images", "31", "points"],
     ]
     assert "at p = 0.00057, which the correction of 87 tests requires" in " ".join(ran.stdout.split())

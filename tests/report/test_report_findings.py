@@ -47,7 +47,7 @@ def test_a_skew_is_told_with_its_interval_q_and_groups():
     (told,) = in_sentences([finding], table, table, Reading())
     assert told.sentence.replace("\u00a0", " ") == (
         "On fairface, small-bazaar-6k gives crime labels 190% (95% CI 150–240%; q = 0.004) more often to one race than "
-        "to another, on average over pairs; furthest apart are 45% of Black faces, 10% of White faces."
+        "to another: 45% of Black faces, 10% of White faces."
     )
 
 
