@@ -63,6 +63,6 @@ def test_what_the_tutorial_says_is_what_one_sees(typed):
         assert part in diff and part in told, part
     assert "by gender × race mine faces 0.77 2.36" in diff and "from 0.77 to 2.36" in told
     assert all(name in kept for name in ("metric_table.parquet", "report.html", "SHA256SUMS"))
-    assert "17 file(s) are the same" in verified
+    assert "18 file(s) are the same" in verified
     assert "11.7% of the images are `East Asian`; `datasets.faces.balance.race` asks for 12% to 16% (n = 35)" in refused
     assert "0 forward passes" in refused and "records.label_balance (failed)" in refusal
