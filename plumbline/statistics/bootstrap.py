@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.jackknife import Jackknife
+from plumbline.statistics.sampling import Whole, binomial
 
 _BLOCK = 2_000_000
 """Maximum number of weights in memory at a time: 16 MB, whatever the number of units and resamples."""
@@ -66,23 +67,16 @@ def resample_tables(table: ArrayLike, *, resamples: int, rng: np.random.Generato
         If a count is negative or `resamples` is below 1.
     """
     counts = _checked(table, resamples)
-    size = counts.sum(axis=-1)
-    if counts.shape[-1] == 2:
-        return _resample_pairs(counts, size, resamples, rng)
-    shares = counts / np.maximum(size, 1)[..., None]
-    shares[size == 0, -1] = 1.0
-    return rng.multinomial(size, shares, size=(resamples, *size.shape))
-
-
-def _resample_pairs(
-    counts: NDArray[np.int64], size: NDArray[np.int64], resamples: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    # Replicates run along the last axis while drawing: numpy keeps a binomial's set-up between equal
-    # parameters.
-    drawn = np.empty((*size.shape, 2, resamples), dtype=np.int64)
-    share = counts[..., 0] / np.maximum(size, 1)
-    drawn[..., 0, :] = rng.binomial(size[..., None], share[..., None], size=(*size.shape, resamples))
-    np.subtract(size[..., None], drawn[..., 0, :], out=drawn[..., 1, :])
+    # Replicates run along the last axis in memory, so that later steps are vectorised over them.
+    drawn = np.empty((*counts.shape, resamples), dtype=np.int64)
+    for group in np.ndindex(counts.shape[:-1]):
+        outcomes = counts[group].tolist()
+        left: Whole = sum(outcomes)
+        for outcome, count in enumerate(outcomes[:-1]):
+            share = count / max(sum(outcomes[outcome:]), 1)
+            drawn[*group, outcome] = binomial(left, share, draws=resamples, rng=rng)
+            left = left - drawn[*group, outcome]
+        drawn[*group, -1] = left
     return np.moveaxis(drawn, -1, 0)
 
 

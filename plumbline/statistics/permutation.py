@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.statistics.sampling import Whole, hypergeometric
 
 MAX_ADDITIONS = 2_000_000_000
 """Maximum number of additions of the exact test, about two seconds; above it sums are drawn at random."""
@@ -42,28 +43,22 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
     counts = np.asarray(table, dtype=np.int64)
     if counts.ndim != 2 or (counts < 0).any() or permutations < 1:
         raise MetricError("a permutation needs one (g, c) table of counts", found=f"{counts.shape}, {permutations}")
-    size, total = counts.sum(axis=1), counts.sum(axis=0)
+    size = counts.sum(axis=1).tolist()
     # Permutations run along the last axis in memory, so that later steps are vectorised over them.
     drawn = np.empty((*counts.shape, permutations), dtype=np.int64)
-    left = np.tile(total[:, None], (1, permutations))
-    for group in range(counts.shape[0] - 1):
-        drawn[group] = _hypergeometric(left, int(size[group]), rng)
-        left -= drawn[group]
-    drawn[-1] = left
+    # Of each outcome so many are left: the same in all permutations at first.
+    left: list[Whole] = counts.sum(axis=0).tolist()
+    for group, of_group in enumerate(size[:-1]):
+        others: Whole = sum(size[group:])
+        to_draw: Whole = of_group
+        for outcome, good in enumerate(left[:-1]):
+            drawn[group, outcome] = hypergeometric(good, others, to_draw, draws=permutations, rng=rng)
+            others, to_draw = others - good, to_draw - drawn[group, outcome]
+        drawn[group, -1] = to_draw
+        left = [each - of for each, of in zip(left, drawn[group])]
+    for outcome, rest in enumerate(left):
+        drawn[-1, outcome] = rest
     return np.moveaxis(drawn, -1, 0)
-
-
-def _hypergeometric(left: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `size` images without replacement from what is left of each outcome (c, r), for all permutations."""
-    drawn = np.empty_like(left)
-    to_draw = np.full(left.shape[1], size)
-    others = left.sum(axis=0)
-    for outcome in range(left.shape[0] - 1):
-        others = others - left[outcome]
-        drawn[outcome] = rng.hypergeometric(left[outcome], others, to_draw)
-        to_draw = to_draw - drawn[outcome]
-    drawn[-1] = to_draw
-    return drawn
 
 
 _TAILS = (0.025, 0.02, 0.015, 0.01, 0.005)
