@@ -99,13 +99,13 @@ def test_groups_of_other_strata_differ_without_any_difference_within_them():
         return tables, value, upper_p_values(value, null[None])[0]
 
     of_test = {"apart": 1, "ratio": True, "mixing": strata_mixing(sizes)}
-    told = np.mean([of_counts(audit(0.0)[0], MEAN_SKEW, **of_test).at_05 for _ in range(100)])
+    told = np.mean([of_counts(audit(0.0)[0], MEAN_SKEW, **of_test).at_05 for _ in range(200)])
     tried = np.linspace(0, 0.1, 200)
     events = [(rates(each) * sizes).sum(axis=0) for each in tried]
     skew = [second / first - 1 for first, second in events]
     assert skew[0] > 3, "where nothing differs"
     apart = np.interp(told, skew, tried)
-    assert apart > 0 and np.mean([audit(apart)[2] <= 0.05 for _ in range(150)]) == pytest.approx(0.8, abs=0.1)
+    assert apart > 0 and np.mean([audit(apart)[2] <= 0.05 for _ in range(400)]) == pytest.approx(0.8, abs=0.1)
 
 
 @pytest.mark.parametrize("way", [1, -1])
