@@ -27,7 +27,7 @@ from plumbline.statistics.groups import Groups, count_table, shares
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.maxima import Disparity, LevelErrors, Levels, Scale, estimate_disparity, level_errors
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.power import COLUMNS, detectable_value, value_at
+from plumbline.statistics.power import COLUMNS, Alternatives, detectable_value, value_at
 from plumbline.statistics.seeds import generator
 
 _NETWORK = 32
@@ -706,6 +706,8 @@ def disparity_rows(
     names = [str(common[key]) for key in named if key in common]
     # All statistics are functions of event counts and group sizes: compute these from the draws once.
     draws = outcomes.draws(names, settings).mapped(outcomes.events)
+    permuted = draws.permuted[..., :-1, :], draws.permuted[..., -1:, :]
+    alternatives = alternatives_of(*permuted, sizes, settings, clusters=draws.clusters, mixing=draws.mixing)
     small = small_groups_reason(outcomes.groups.names, sizes.tolist(), settings.min_group)
     for each in statistics:
         disparity = each.disparity_of_events()
@@ -718,19 +720,14 @@ def disparity_rows(
         if not draws.table[:-1].any():
             note = reason("event_never_happens")
         columns = estimate.columns(empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
-        columns |= detectable_columns(
-            draws.permuted[..., :-1, :],
-            draws.permuted[..., -1:, :],
+        detectable = alternatives.detectable(
             each.value,
-            sizes,
-            settings,
             parity=disparity.parity,
             ratio=each.scale != "difference",
             least_p=draws.least_p,
-            clusters=draws.clusters,
             null=draws.chance(disparity.value),
-            mixing=draws.mixing,
         )
+        columns |= dict(zip(COLUMNS, detectable))
         yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
 
 
@@ -748,23 +745,32 @@ def detectable_columns(
     null: NDArray[np.float64] | None = None,
     mixing: NDArray[np.float64] | None = None,
 ) -> Row:
-    """Return what a permutation test finds in 80% of audits, as columns of its row, see `detectable_value`.
-
-    The group that is apart is the smallest of (g,) sizes that is not flagged as small.
-    """
-    seen = np.flatnonzero(sizes > 0)
-    if len(seen) < 2:
+    """Return what a permutation test finds in 80% of audits, as columns of its row; see `alternatives_of`."""
+    if np.count_nonzero(sizes) < 2:
         return {}
+    alternatives = alternatives_of(counts, totals, sizes, settings, clusters=clusters, mixing=mixing)
+    of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "null": null}
+    return dict(zip(COLUMNS, alternatives.detectable(statistic, **of_test)))  # type: ignore[arg-type]
+
+
+def alternatives_of(
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    settings: MetricSettings,
+    *,
+    clusters: int | None = None,
+    mixing: NDArray[np.float64] | None = None,
+) -> Alternatives:
+    """Return the alternatives in which the smallest of (g,) sizes that is not flagged as small is apart."""
+    seen = np.flatnonzero(sizes > 0)
     enough = seen[sizes[seen] >= settings.min_group]
     among = enough if len(enough) else seen
     apart = int(np.searchsorted(seen, among[np.argmin(sizes[among])]))
     if len(seen) < len(sizes):
         counts, totals = counts[..., seen], totals[..., seen]
         mixing = None if mixing is None else mixing[..., seen[:, None], seen]
-    of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "clusters": clusters, "null": null}
-    of_test["mixing"] = mixing
-    detectable = detectable_value(counts, totals, statistic, apart=apart, **of_test)  # type: ignore[arg-type]
-    return dict(zip(COLUMNS, detectable))
+    return Alternatives(counts, totals, apart=apart, clusters=clusters, mixing=mixing)
 
 
 def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, seed: int = 0) -> tuple[float, float]:

@@ -24,7 +24,7 @@ _FEW_KINDS = 16
 def wilson(
     count: ArrayLike, n: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return Wilson's score interval of binomial proportions (Wilson 1927), by statsmodels.
+    """Return Wilson's score interval of binomial proportions (Wilson 1927), as statsmodels has it.
 
     Parameters
     ----------
@@ -41,20 +41,18 @@ def wilson(
     MetricError
         If a count is negative or above its n.
     """
-    from statsmodels.stats.proportion import proportion_confint
+    from scipy.special import ndtri
 
     counts, totals = np.broadcast_arrays(np.asarray(count, dtype=np.float64), np.asarray(n, dtype=np.float64))
     if np.any(counts < 0) or np.any(counts > totals):
         raise MetricError("a count lies outside 0 .. n", found=f"counts {counts}, n {totals}")
-    low, high = np.full(counts.shape, np.nan), np.full(counts.shape, np.nan)
-    seen = totals > 0
-    if seen.any():
-        ends = proportion_confint(counts[seen], totals[seen], alpha=1 - confidence, method="wilson")
-        # Rounding can leave an end a few 1e-17 outside the unit interval or past the estimate itself.
-        share = counts[seen] / totals[seen]
-        low[seen] = np.clip(np.minimum(ends[0], share), 0, 1)
-        high[seen] = np.clip(np.maximum(ends[1], share), 0, 1)
-    return low, high
+    n_seen = np.where(totals > 0, totals, np.nan)
+    share, z = counts / n_seen, -ndtri((1 - confidence) / 2)
+    scale = 1 + z**2 / n_seen
+    center = (share + z**2 / (2 * n_seen)) / scale
+    distance = z * np.sqrt(share * (1 - share) / n_seen + z**2 / (4 * n_seen**2)) / scale
+    # Rounding can leave an end a few 1e-17 outside the unit interval or past the estimate itself.
+    return np.clip(np.minimum(center - distance, share), 0, 1), np.clip(np.maximum(center + distance, share), 0, 1)
 
 
 def mean_of_proportions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -155,10 +155,18 @@ def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDAr
 
     nan where no value has so small a p, see `tail_p_values`.
     """
+    return _critical_values(_largest(draws, levels), len(draws), levels)
+
+
+def _largest(draws: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return the largest of (r,) draws, ascending: as many as a tail or a level needs."""
     r = len(draws)
-    # The largest draws in order: as many as a tail or a level needs.
     most = min(r - 1, max([int(_TAILS[0] * r) + 1, *(_reaching(level, r) for level in levels)]))
-    top = np.sort(np.partition(draws, r - 1 - most)[r - 1 - most :])
+    return np.sort(np.partition(draws, r - 1 - most)[r - 1 - most :])
+
+
+def _critical_values(top: NDArray[np.float64], r: int, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return the critical values that the largest of r draws give."""
     critical = _critical(top[None], r, levels)[0]
     for i, level in enumerate(levels):
         # Of values of few kinds half way to the next, as in a correction for continuity.
@@ -189,27 +197,27 @@ def critical_values_elsewhere(
     (l, tests) float64
         inf in tests in which no value has so small a p.
     """
-    few = tuple(level for level in levels if _reaching(level, len(draws)) < _FEW_BEYOND)
-    varying = _few_decide(draws, few) if few else None
+    r, top = len(draws), _largest(draws, levels)
+    few = tuple(level for level in levels if _reaching(level, r) < _FEW_BEYOND)
+    varying = _few_decide(top, r, few) if few else None
     if varying is None:
         few = ()
-    alone = critical_values(draws, [level for level in levels if level not in few])
+    alone = _critical_values(top, r, [level for level in levels if level not in few])
     steady = iter(np.where(np.isnan(alone), np.inf, alone))
-    rows = [varying[few.index(level)] if varying is not None and level in few else next(steady) for level in levels]
-    return np.stack([np.resize(row, tests) for row in rows])
+    required = np.empty((len(levels), tests))
+    for row, level in zip(required, levels):
+        row[:] = np.resize(varying[few.index(level)], tests) if varying is not None and level in few else next(steady)
+    return required
 
 
-def _few_decide(draws: NDArray[np.float64], levels: tuple[float, ...]) -> NDArray[np.float64] | None:
+def _few_decide(top: NDArray[np.float64], r: int, levels: tuple[float, ...]) -> NDArray[np.float64] | None:
     """Return what other tests require at levels at which few of their draws decide; None without a tail."""
-    r = len(draws)
     longest = int(_TAILS[0] * r)
-    if longest < _FEWEST:
+    if longest < _FEWEST or not np.isfinite(top[-1]):
         return None
-    top = np.sort(np.partition(draws, r - longest - 1)[r - longest - 1 :])
-    if not np.isfinite(top[-1]):
-        return None
-    k = next((k for k in _lengths(r) if _Tail.fitted(top[None, -k - 1 :]).fits[0]), longest)
-    threshold, shape, scale = (float(each[0]) for each in _Tail.fitted(top[None, -k - 1 :], least_shape=-1.0)[:3])
+    fitted = cache(lambda k: _Tail.fitted(top[None, -k - 1 :], least_shape=-1.0))
+    k = next((k for k in _lengths(r) if fitted(k).fits[0]), longest)
+    threshold, shape, scale = (float(each[0]) for each in fitted(k)[:3])
     if not scale > SLACK:
         return None
     if shape < 0:

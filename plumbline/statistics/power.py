@@ -32,9 +32,14 @@ LEAST_EVENTS = 5.0
 """Expected events of every group, and images without, below which no ratio of rates is told as detectable."""
 _SHIFTS = np.array([0, 2, 2.8, 3.6, 4.5, 5.5, 7, 9, 12])
 """Differences that are tried, in standard errors."""
+_TRIED = np.linspace(0, _SHIFTS[-1], 241)
 _DRAWS = 400
 _FOR_RATES = 2_500
 _NEVER = 1e9
+
+
+CountStatistic = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+"""A function of counts and sizes of k tables that gives (k,) values."""
 
 
 class Detectable(NamedTuple):
@@ -49,7 +54,7 @@ class Detectable(NamedTuple):
 def detectable_value(
     counts: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    statistic: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]],
+    statistic: CountStatistic,
     *,
     apart: int,
     parity: float = 0.0,
@@ -59,7 +64,13 @@ def detectable_value(
     null: NDArray[np.float64] | None = None,
     mixing: NDArray[np.float64] | None = None,
 ) -> Detectable:
-    """Return the smallest value that a permutation test of counts finds where one group is apart from the others.
+    """Return the smallest value that a permutation test of counts finds; see `Alternatives` for the parameters."""
+    alternatives = Alternatives(counts, sizes, apart=apart, clusters=clusters, mixing=mixing)
+    return alternatives.detectable(statistic, parity=parity, ratio=ratio, least_p=least_p, null=null)
+
+
+class Alternatives:
+    """Counts where one group is apart from the others, and what permutation tests of them find.
 
     The permuted counts are those that the test compares with. Counts of the alternative are permuted ones whose rates
     are moved, with deviations scaled to the binomial variance of the new rates: clusters, strata and events of the
@@ -72,85 +83,163 @@ def detectable_value(
         Counts of e events, as if groups did not differ. All events are moved, each by as many of its standard errors.
     sizes : (r, e, g) or (r, 1, g) int
         Group sizes.
-    statistic : callable
-        Of counts and sizes of k tables to (k,).
     apart : int
         The group that is apart: above the others where the pooled rate is at most one half, otherwise below; where
         strata alone set it apart, further away, unless nothing would be found that way.
-    parity : float
-        The statistic's value without differences: 0, or 1 for a ratio of the smaller to the larger.
-    ratio : bool
-        Whether the statistic is of ratios of rates: nan then where a group would have fewer than `LEAST_EVENTS`.
-    least_p : float
-        How small p can become at all.
     clusters : int, optional
         Clusters whose blocks are dealt out: a difference between groups then widens what the test compares with.
-    null : (r,) float, optional
-        The statistic of `counts`, where it is known.
     mixing : (g, g) or (e, g, g) float, optional
         Which share of the images of a group comes from which group, where labels are permuted within strata, see
         `strata_mixing`; of each event, where labels are permuted by event. A group that is apart raises the rates of
         its strata, and thereby what the test compares with.
-
-    Returns
-    -------
-    Detectable
-        nan where fewer than `POWER` of the audits would find the largest difference that is tried (12 standard errors,
-        or what the pooled rate allows), and at levels that p cannot reach.
     """
-    size, e = sizes[0].astype(np.float64), counts.shape[1]
-    total = size.sum(axis=-1)
-    pooled, share = counts[0].sum(axis=-1) / np.maximum(total, 1), size[:, apart] / np.maximum(total, 1)
-    varies = (pooled > 0) & (pooled < 1) & (share > 0) & (share < 1)
-    if not varies.any():
-        return Detectable()
-    alike, there = _rates_alike(counts, sizes, pooled), size > 0
-    absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[..., apart], size.shape)
-    absorbed = np.where(there, np.nan_to_num(absorbed), 0.0)
-    varies &= absorbed[:, apart] < 1
-    kept = np.where(varies, 1 - absorbed[:, apart], 1.0)
-    error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / kept
-    least = LEAST_EVENTS / np.maximum(size, 1e-9) if ratio else np.zeros(1)
-    tried = np.linspace(0, _SHIFTS[-1], 241)
-    drawn, of = counts[:_DRAWS].astype(np.float64), sizes[:_DRAWS].astype(np.float64)
-    variance = np.where((alike > 0) & (alike < 1), alike * (1 - alike), np.inf)
-    null = statistic(counts, sizes) if null is None else null
 
-    def towards(sign: NDArray[np.float64]) -> Detectable:
-        """Return what is found where the group moves this way in each event."""
-        step = error * varies * sign / np.sqrt(e)
+    def __init__(
+        self,
+        counts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        *,
+        apart: int,
+        clusters: int | None = None,
+        mixing: NDArray[np.float64] | None = None,
+    ) -> None:
+        self._counts, self._sizes, self._apart, self._clusters = counts, sizes, apart, clusters
+        size = self._size = sizes[0].astype(np.float64)
+        total = size.sum(axis=-1)
+        pooled, share = counts[0].sum(axis=-1) / np.maximum(total, 1), size[:, apart] / np.maximum(total, 1)
+        varies = (pooled > 0) & (pooled < 1) & (share > 0) & (share < 1)
+        self._none = not varies.any()
+        if self._none:
+            return
+        alike = self._alike = _rates_alike(counts, sizes, pooled)
+        there = self._there = size > 0
+        absorbed = np.broadcast_to(share[:, None] if mixing is None else mixing[..., apart], size.shape)
+        absorbed = self._absorbed = np.where(there, np.nan_to_num(absorbed), 0.0)
+        varies &= absorbed[:, apart] < 1
+        self._varies, self._kept = varies, np.where(varies, 1 - absorbed[:, apart], 1.0)
+        self._error = (counts[..., apart] / np.maximum(sizes[..., apart], 1)).std(axis=0) / self._kept
+        usual, away = np.where(pooled <= 0.5, 1.0, -1.0), np.sign(alike[:, apart] - pooled)
+        self._ways = [np.where(away == 0, usual, away)]
+        if (away * usual < 0).any():
+            self._ways.append(usual)
+        self._furthest: dict[tuple[int, bool], float] = {}
+        self._moved: dict[tuple[int, float], _Moved] = {}
 
-        def moved(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-            """Return the (k, e, g) rates at these shifts."""
-            by = shifts[:, None] * step
-            rates = alike - by[..., None] * absorbed
-            rates[..., apart] = alike[:, apart] + by * (1 - absorbed[:, apart])
-            return rates
+    def detectable(
+        self,
+        statistic: CountStatistic,
+        *,
+        parity: float = 0.0,
+        ratio: bool = False,
+        least_p: float = 0.0,
+        null: NDArray[np.float64] | None = None,
+    ) -> Detectable:
+        """Return the smallest value of a statistic that its permutation test finds.
 
-        rates = moved(tried)
-        possible = np.asarray((~there | (np.minimum(rates, 1 - rates) >= least - 1e-12)).all(axis=(-2, -1)))
-        if not possible[:2].all():
+        Parameters
+        ----------
+        statistic : callable
+            Of counts and sizes of k tables to (k,).
+        parity : float
+            The statistic's value without differences: 0, or 1 for a ratio of the smaller to the larger.
+        ratio : bool
+            Whether the statistic is of ratios of rates: nan then where a group would have fewer than `LEAST_EVENTS`.
+        least_p : float
+            How small p can become at all.
+        null : (r,) float, optional
+            The statistic of the permuted counts, where it is known.
+
+        Returns
+        -------
+        Detectable
+            nan where fewer than `POWER` of the audits would find the largest difference that is tried (12 standard
+            errors, or what the pooled rate allows), and at levels that p cannot reach.
+        """
+        if self._none:
             return Detectable()
-        shifts = np.unique(np.minimum(_SHIFTS, tried[possible].max()))
-        rates = moved(shifts)
-        spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)[:, None]
-        tables = np.clip(of * rates[:, None] + (drawn - of * alike) * spread, 0, of)
-        of_all = np.broadcast_to(of, (len(rates), *of.shape)).reshape(-1, *of.shape[1:])
-        simulated = statistic(tables.reshape(-1, *drawn.shape[1:]), of_all).reshape(len(rates), -1)
-        values = statistic(rates * size, np.broadcast_to(size, (len(rates), *size.shape)))
-        wider: ArrayLike = 1.0
-        if clusters is not None:
-            of_sets = absorbed[:, apart], clusters * size[:, apart] / size.max(axis=-1)
-            share_absorbed, units, left = (np.broadcast_to(each, e)[varies] for each in (*of_sets, kept))
+        null = statistic(self._counts, self._sizes) if null is None else null
+        detectable = Detectable()
+        for way in range(len(self._ways)):
+            if (moved := self._moved_by(way, ratio=ratio)) is not None:
+                shifts, found = len(moved.wider), statistic(moved.counts, moved.sizes)
+                detectable = detectable_of(
+                    null,
+                    found[shifts:].reshape(shifts, -1),
+                    found[:shifts],
+                    parity=parity,
+                    least_p=least_p,
+                    wider=moved.wider,
+                )
+            if not np.isnan(detectable.at_05):
+                break
+        return detectable
+
+    def _rates(self, way: int, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (k, e, g) rates where the group moves this way in each event, by so many standard errors."""
+        by = shifts[:, None] * (self._error * self._varies * self._ways[way] / np.sqrt(self._counts.shape[1]))
+        rates = self._alike - by[..., None] * self._absorbed
+        rates[..., self._apart] = self._alike[:, self._apart] + by * (1 - self._absorbed[:, self._apart])
+        return rates
+
+    def _moved_by(self, way: int, *, ratio: bool) -> _Moved | None:
+        """Return the alternatives at the shifts that are possible; None where none is."""
+        if (way, ratio) not in self._furthest:
+            least = LEAST_EVENTS / np.maximum(self._size, 1e-9) if ratio else np.zeros(1)
+            rates = self._rates(way, _TRIED)
+            enough = ~self._there | (np.minimum(rates, 1 - rates) >= least - 1e-12)
+            possible = enough.all(axis=(-2, -1))
+            self._furthest[way, ratio] = float(_TRIED[possible].max()) if possible[:2].all() else 0.0
+        furthest = self._furthest[way, ratio]
+        if furthest and (way, furthest) not in self._moved:
+            self._moved[way, furthest] = self._moved_to(way, furthest)
+        return self._moved.get((way, furthest))
+
+    def _moved_to(self, way: int, furthest: float) -> _Moved:
+        shifts = np.unique(np.minimum(_SHIFTS, furthest))
+        rates, alike = self._rates(way, shifts), self._alike
+        variance = np.where((alike > 0) & (alike < 1), alike * (1 - alike), np.inf)
+        spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)
+        # Tables run along the last axis in memory, as the draws do: (e, g, k, d).
+        drawn, of = (
+            np.moveaxis(each[:_DRAWS], 0, -1).astype(np.float64)[:, :, None] for each in (self._counts, self._sizes)
+        )
+        by_shift, spread = (np.moveaxis(each, 0, -1)[..., None] for each in (rates, spread))
+        tables = np.clip(of * by_shift + (drawn - of * alike[..., None, None]) * spread, 0, of)
+        wider = np.ones(len(shifts))
+        if self._clusters is not None:
+            e, size = self._counts.shape[1], self._size[:, self._apart]
+            of_sets = self._absorbed[:, self._apart], self._clusters * size / self._size.max(axis=-1), self._kept
+            share_absorbed, units, left = (np.broadcast_to(each, e)[self._varies] for each in of_sets)
             in_errors = shifts[:, None] / np.sqrt(e * left)
             wider = _widened(in_errors, absorbed=share_absorbed, units=units).mean(axis=-1)
-        return detectable_of(null, simulated, values, parity=parity, least_p=least_p, wider=wider)
+        size = self._size[..., None]
+        counts = _side_by_side(by_shift[..., 0] * size, tables)
+        return _Moved(counts, _side_by_side(size, of, shape=tables.shape[2:]), wider)
 
-    usual, away = np.where(pooled <= 0.5, 1.0, -1.0), np.sign(alike[:, apart] - pooled)
-    detectable = towards(np.where(away == 0, usual, away))
-    if np.isnan(detectable.at_05) and (away * usual < 0).any():
-        return towards(usual)
-    return detectable
+
+class _Moved(NamedTuple):
+    """Alternatives at k shifts.
+
+    Attributes
+    ----------
+    counts, sizes : (k + k × d, e, g) and (k + k × d, 1 or e, g) float64
+        First what is expected at each shift, then d draws of each.
+    wider : (k,) float64
+        See `detectable_of`.
+    """
+
+    counts: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+    wider: NDArray[np.float64]
+
+
+def _side_by_side(
+    expected: NDArray[np.float64], drawn: NDArray[np.float64], *, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """Return (e, g, k) and (e, g, k, d) numbers, or what is broadcast to such a (k, d), as (k + k × d, e, g)."""
+    k, d = shape or drawn.shape[2:]
+    parts = np.broadcast_to(expected, (*drawn.shape[:2], k)), np.broadcast_to(drawn, (*drawn.shape[:2], k, d))
+    return np.moveaxis(np.concatenate([each.reshape(*drawn.shape[:2], -1) for each in parts], axis=-1), -1, 0)
 
 
 def _rates_alike(
@@ -281,21 +370,31 @@ def detectable_of(
     needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
     alike, factor = float(np.nan_to_num(true[0])), np.asarray(wider, np.float64)
     widened = alike + (needed[:, :1] - alike) * factor
-    exceeded = _scaled(sign * np.quantile(simulated, 1 - POWER, axis=-1), parity)
     detectable = np.full(len(LEVELS), np.nan)
+    exceeded = _scaled(sign * _of_most(simulated), parity)
     for i, level in enumerate(LEVELS):
         with np.errstate(invalid="ignore"):  # a ratio of 0, where no value exceeds that
-            margin = np.nan_to_num(exceeded - widened[i], nan=-_NEVER)
-        if (needed[i] != needed[i, 0]).any():
-            # Each simulated audit has draws of its own.
-            with np.errstate(invalid="ignore"):
+            if (needed[i] != needed[i, 0]).any():
+                # Each simulated audit has draws of its own.
                 by_shift = alike + (needed[i] - alike) * factor.reshape(-1, 1)
-                each = np.nan_to_num(reached - by_shift, nan=-_NEVER)
-            margin = np.quantile(np.maximum(each, -_NEVER), 1 - POWER, axis=-1)
+                margin = _of_most(np.maximum(np.nan_to_num(reached - by_shift, nan=-_NEVER), -_NEVER))
+            else:
+                margin = np.nan_to_num(exceeded - widened[i], nan=-_NEVER)
         beyond = np.maximum.accumulate(margin)
         if level >= least_p and beyond[-1] > 1e-12:
             detectable[i] = np.interp(1e-12, beyond, true)
     return Detectable(*_unscaled(detectable, parity).tolist())
+
+
+def _of_most(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what `POWER` of (..., d) values reach: their quantile, as `numpy.quantile` has it."""
+    place = (values.shape[-1] - 1) * (1 - POWER)
+    below = int(place)
+    above = min(below + 1, values.shape[-1] - 1)
+    ordered = np.partition(values, [below, above], axis=-1)
+    low, high, part = ordered[..., below], ordered[..., above], place - below
+    with np.errstate(invalid="ignore"):
+        return np.asarray(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
 
 
 def _widened(shifts: NDArray[np.float64], *, absorbed: ArrayLike, units: ArrayLike) -> NDArray[np.float64]:
