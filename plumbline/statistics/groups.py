@@ -143,6 +143,8 @@ def _check_codes(group: NDArray[np.int64], outcome: NDArray[np.int64], n_groups:
 def shares(count: NDArray[Any], n: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
     """Return count / n, nan where n is 0, or where `empty` is True."""
     seen = (n > 0) if empty is None else ~empty
+    if np.all(seen):
+        return np.asarray(count / n)
     return np.divide(count, n, out=np.full(np.shape(count), np.nan), where=seen)
 
 

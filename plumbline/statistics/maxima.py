@@ -318,25 +318,28 @@ class _Differences:
     def __len__(self) -> int:
         return len(self.apart)
 
-    def excess(
+    def errors_of(
         self, found: Contenders, errors: NDArray[np.float64], away: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """Return by how much (r,) draws of (g, r) errors exceed the largest difference if all contenders are tied."""
-        most = np.full(errors.shape[1], -np.inf)
-        for pair in np.flatnonzero(found.upright):
-            noise = errors[self.larger[pair]] - errors[self.smaller[pair]]
-            np.maximum(most, np.abs(noise) if found.mirrored[pair] else noise, out=most)
-        # Where the order of a pair is open, it may be no difference at all, and its kink lies at 0.
-        start = np.array(0.0 if found.mirrored.any() else self.apart.max())
-        return away(start + most) - away(start)
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return by how much (r,) draws of (g, r) errors exceed the largest difference, and the errors of its pair.
 
-    def error_of_largest(
-        self, errors: NDArray[np.float64], away: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """Return the errors of the pair that lies furthest apart, (r,)."""
+        The first as if all contenders were tied.
+        """
         top = int(self.apart.argmax())
-        noise = errors[self.larger[top]] - errors[self.smaller[top]]
-        return away(self.apart[top] + noise) - away(self.apart[[top]])
+        noise, start = self._noise(top, errors), self.apart[top]
+        of_largest = away(start + noise) - away(start)
+        if found.upright.sum() == 1 and not found.mirrored.any():
+            return of_largest, of_largest
+        most = np.abs(noise) if found.mirrored[top] else noise
+        for pair in np.flatnonzero(found.upright).tolist():
+            if pair != top:
+                noise = self._noise(pair, errors)
+                most = np.maximum(most, np.abs(noise) if found.mirrored[pair] else noise)
+        # Where the order of a pair is open, it may be no difference at all, and its kink lies at 0.
+        return away(most) if found.mirrored.any() else away(start + most) - away(start), of_largest
+
+    def _noise(self, pair: int, errors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return errors[self.larger[pair]] - errors[self.smaller[pair]]
 
 
 class LevelErrors(NamedTuple):
@@ -371,7 +374,8 @@ def level_errors(
     value = levels(table[None])[0]
     draws, flat = _by_level(levels(resampled)), np.nan_to_num(value.ravel())
     present = np.flatnonzero(np.isfinite(value.ravel()))
-    draws = draws[:, np.isfinite(draws[present]).all(axis=0)]
+    if not (known := np.isfinite(draws[present]).all(axis=0)).all():
+        draws = draws[:, known]
     if draws.shape[1] < 2 or (clusters is not None and clusters < 2):
         return None
     errors = np.zeros_like(draws)
@@ -417,15 +421,18 @@ def _of_cells(
     away, tail = _AWAY[scale], (1 - confidence) / 2
     # Contenders are chosen at one simultaneous level over all cells.
     quantile = float(t_quantile(tail / sum(map(len, cells)), df))
-    recentred = sum(
-        cell.excess(Contenders.of(cell.apart, quantile * cell.error), errors, away) for cell in cells
-    ) / len(cells)
+    recentred, fixed = np.zeros((2, errors.shape[1]))
+    for cell in cells:
+        exceeding, of_largest = cell.errors_of(Contenders.of(cell.apart, quantile * cell.error), errors, away)
+        recentred += exceeding
+        fixed += of_largest
+    recentred /= len(cells)
+    fixed /= len(cells)
     bias = float(np.mean(recentred))
     if len(cells) == 1:
         ends = largest_difference(cells[0].apart, cells[0].error, df=df, confidence=confidence)
         low, high = away(np.array(ends)).tolist()
         return _Bounds(low, high, bias)
-    fixed = sum(cell.error_of_largest(errors, away) for cell in cells) / len(cells)
     return _Bounds(value - float(np.quantile(recentred, 1 - tail)), value - float(np.quantile(fixed, tail)), bias)
 
 

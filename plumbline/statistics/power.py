@@ -157,19 +157,14 @@ class Alternatives:
         """
         if self._none:
             return Detectable()
-        null = statistic(self._counts, self._sizes) if null is None else null
-        detectable = Detectable()
+        null, detectable = statistic(self._counts, self._sizes) if null is None else null, Detectable()
         for way in range(len(self._ways)):
-            if (moved := self._moved_by(way, ratio=ratio)) is not None:
+            moved = self._moved_by(way, ratio=ratio)
+            detectable = Detectable()
+            if moved is not None:
                 shifts, found = len(moved.wider), statistic(moved.counts, moved.sizes)
-                detectable = detectable_of(
-                    null,
-                    found[shifts:].reshape(shifts, -1),
-                    found[:shifts],
-                    parity=parity,
-                    least_p=least_p,
-                    wider=moved.wider,
-                )
+                simulated, true = found[shifts:].reshape(shifts, -1), found[:shifts]
+                detectable = detectable_of(null, simulated, true, parity=parity, least_p=least_p, wider=moved.wider)
             if not np.isnan(detectable.at_05):
                 break
         return detectable
