@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import set_environment, workspace_of
+from orchestration.parent_of_workers import import_ahead
 from plumbline.commands.terminal import (
     ConfigOption,
     DatasetOption,
@@ -60,7 +61,11 @@ def audit_command(
     Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
     Exits with 1 if any step failed.
     """
-    start, workspace = time.monotonic(), workspace_of(config)
+    start = time.monotonic()
+    if not dry_run:
+        set_environment(config)
+        import_ahead()
+    workspace = workspace_of(config)
     from plumbline.commands.audit_files import AskedByOptions
 
     options = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)

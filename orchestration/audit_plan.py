@@ -254,10 +254,6 @@ class AuditPlan:
         chosen = dg.AssetSelection.assets(*assets)
         return {key.to_user_string() for key in chosen.downstream().resolve(self.graph)}
 
-    def with_models(self, assets: Collection[str]) -> bool:
-        """Return whether a model has to be loaded for one of these assets."""
-        return any(self.graph.get(dg.AssetKey(asset)).pools for asset in assets)
-
     def everything(self) -> dict[tuple[str, str | None], dict[str, list[str]]]:
         """Return (job, partition) -> asset -> why it is out of date, of all stages; what is up to date is left out."""
         looked = {

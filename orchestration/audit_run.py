@@ -188,10 +188,9 @@ class AuditRun:
     def _work_place(self, stale: Mapping[tuple[str, str | None], Collection[str]]) -> Iterator[WorkPlace]:
         """Give where items are worked on; bars of several processes are shown by this one."""
         at_once = max(sum(job in jobs for job, _ in stale) for jobs in TOGETHER)
-        assets = {asset for names in stale.values() for asset in names}
         bars = Bars(self._console)
         tell = bars.show if self._console.is_terminal else None
-        with work_place(self._runner, at_once=at_once, assets=assets, tell=tell) as place:
+        with work_place(self._runner, at_once=at_once, tell=tell) as place:
             if tell is None or place.number == 1:  # a step in this process shows its own
                 yield place
             else:

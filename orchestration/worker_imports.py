@@ -1,16 +1,21 @@
-"""What work with models imports, once for all processes that are forked from this one: three quarters of its start.
+"""What workers import, once for all processes that are forked from this one: three quarters of their start.
 
 No thread that this starts is in the way of a fork: they are those of allocators, which know of forks.
 """
 
+import ctypes
 import importlib
+import signal
 
-from plumbline.checkpoints.operators import declare_missing_operators
+_PR_SET_PDEATHSIG = 1
+# It ends with the audit, at once: taking all its modules apart would take seconds, for which a pipe would stay open.
+ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+from plumbline.checkpoints.operators import declare_missing_operators  # noqa: E402
 
 LIBRARIES = (
-    "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "scipy.stats",
-    "statsmodels.api", "transformers",
+    "orchestration.definitions", "open_clip", "transformers", "scipy.stats", "statsmodels.api", "mlflow.tracking",
+    "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.tracking.sqlalchemy_workspace_store",
 )  # fmt: skip
 
 declare_missing_operators()

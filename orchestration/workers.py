@@ -9,7 +9,6 @@ of the audit is copied. A worker that is gone costs what its step had not yet ke
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
 from orchestration.items import Done, Item, ItemRunner
-from orchestration.jobs import CHECKED
+from orchestration.parent_of_workers import PROCESSES, import_for_workers
 from plumbline.checkpoints.device import visible_gpus
 from plumbline.commands.terminal import say_warnings_plainly
 from plumbline.concurrency import share_cores, usable_cores
@@ -37,8 +36,6 @@ MOST_ON_CORES = 4
 """Workers that share the cores of a machine without a GPU at most: each keeps a model in memory."""
 POOL = "gpu"
 _TRIES = 2
-_IMPORTED = ("orchestration.definitions", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
-_WITH_MODELS, _WITH_CHECKS = "orchestration.worker_imports", "great_expectations"
 
 
 class Finished(NamedTuple):
@@ -140,8 +137,6 @@ class Workers:
         Of processes at most: they are started when there are as many items.
     at_once : int
         How many are started at once.
-    imports : sequence of str
-        Modules that those need.
     tell : callable, optional
         Is told of the progress of long steps; without it each worker prints a line now and then.
     """
@@ -149,22 +144,19 @@ class Workers:
     runner: ItemRunner
     number: int
     at_once: int = 0
-    imports: Sequence[str] = ()
     tell: Told | None = None
     _workers: list[_Worker] = field(default_factory=list)
 
     def __enter__(self) -> "Workers":
         self._gpus = visible_gpus() if _here() and self.runner.workspace.audit.device != "cpu" else ()
         if min(self.at_once, self.number) > 1:
-            _import_once(self.imports)  # while this process looks at sources
+            import_for_workers()  # while this process looks at sources
         return self
 
     def _start_for(self, items: int) -> None:
         """Start as many more processes as there are items for; for one item alone none."""
-        if items < 2 or len(self._workers) >= min(items, self.number):
+        if items < 2:
             return
-        if not self._workers:
-            _import_once(self.imports)
         for number in range(len(self._workers), min(items, self.number)):
             self._workers.append(self._start(number))
 
@@ -183,7 +175,7 @@ class Workers:
             raise
 
     def _start(self, number: int) -> _Worker:
-        ours, theirs = _PROCESSES.Pipe()
+        ours, theirs = PROCESSES.Pipe()
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
         given = _Given(
             self.runner.workspace.audit_path,
@@ -192,7 +184,7 @@ class Workers:
             gpu,
             self.tell is not None,
         )
-        process = _PROCESSES.Process(target=_work, args=(theirs, given), name=f"worker {number}")
+        process = PROCESSES.Process(target=_work, args=(theirs, given), name=f"worker {number}")
         process.start()
         theirs.close()
         return _Worker(number, process, ours)
@@ -205,9 +197,6 @@ class Workers:
         PlumblineError
             That a worker met outside of a step, such as a disk that is full.
         """
-        plan = self.runner.plan
-        if not self._workers and len(items) > 1:
-            self.imports = worker_imports(plan, {asset for item in items for asset in plan.out_of_date(*item)})
         self._start_for(max(len(items), self.at_once))
         if not self._workers:
             yield from ThisProcess(self.runner).run(items, weights)
@@ -271,17 +260,13 @@ def _gone(exitcode: int | None) -> str:
 
 
 @contextmanager
-def work_place(
-    runner: ItemRunner, *, at_once: int, assets: Collection[str], tell: Told | None = None
-) -> Iterator[WorkPlace]:
+def work_place(runner: ItemRunner, *, at_once: int, tell: Told | None = None) -> Iterator[WorkPlace]:
     """Give where the items of an audit are worked on.
 
     Parameters
     ----------
     at_once : int
         The most items that are known now to be worked on side by side; others may follow from them.
-    assets : collection of str
-        That will be computed: of what they need is known what workers import.
     """
     number = number_of_workers(runner.workspace.audit)
     if number < 2:
@@ -289,16 +274,9 @@ def work_place(
         return
     if tell:
         tell_progress(tell)  # what is done in this process too
-    imports = worker_imports(runner.plan, assets)
     slots: AbstractContextManager[None] = pool_slots(runner.instance, POOL, number) if _here() else nullcontext()
-    with slots, Workers(runner, number, at_once, imports, tell) as workers:
+    with slots, Workers(runner, number, at_once, tell) as workers:
         yield workers
-
-
-def worker_imports(plan: AuditPlan, assets: Collection[str]) -> list[str]:
-    """Return the modules that workers import once for all before they compute some assets."""
-    models = [_WITH_MODELS] if plan.with_models(assets) else []
-    return [*_IMPORTED, *models, *([_WITH_CHECKS] if set(CHECKED) & set(assets) else [])]
 
 
 def _here() -> bool:
@@ -321,28 +299,6 @@ def number_of_workers(audit: Audit) -> int:
     if audit.device != "cpu" and (gpus := visible_gpus()):
         return len(gpus)
     return min(MOST_ON_CORES, usable_cores())
-
-
-# Elsewhere libraries of the system do not survive a fork.
-_PROCESSES: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-
-
-def _import_once(modules: Sequence[str]) -> None:
-    """Begin to start the process that workers are forked from, which imports what they need."""
-    if _PROCESSES.get_start_method() == "forkserver":
-        from multiprocessing import forkserver
-
-        # Each has as many threads of torch as there are cores; one that has nothing to do must not keep a core busy.
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        _PROCESSES.set_forkserver_preload(list(modules))
-        # Until its imports are made it would meet Ctrl-C; each worker sets what it does itself.
-        main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
-        try:
-            forkserver.ensure_running()
-        finally:
-            if main:
-                signal.signal(signal.SIGINT, before)
 
 
 class _Given(NamedTuple):

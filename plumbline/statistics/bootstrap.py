@@ -153,8 +153,8 @@ def bootstrap_weights(
         Integer dtype of the draws; the same generator draws other numbers with another dtype.
     """
     drawn = rng.integers(0, units, size=(rows, units), dtype=index)
-    drawn += units * np.arange(rows, dtype=index)[:, None]
-    return np.bincount(drawn.ravel(), minlength=rows * units).reshape(rows, units)
+    cell = drawn + units * np.arange(rows)[:, None]  # of the width that `bincount` counts without a copy
+    return np.bincount(cell.ravel(), minlength=rows * units).reshape(rows, units)
 
 
 def random_bits(rows: int, units: int, *, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -171,7 +171,8 @@ def weight_blocks(
     strata: NDArray[np.int64] | None = None,
     index: type[np.signedinteger[Any]] = np.int32,
     block: int | None = None,
-) -> Iterator[NDArray[np.float64]]:
+    dtype: type[np.floating[Any]] = np.float64,
+) -> Iterator[NDArray[Any]]:
     """Yield (b, units) bootstrap weights, `resamples` rows in all, in blocks of bounded memory.
 
     Parameters
@@ -184,21 +185,31 @@ def weight_blocks(
         As in `bootstrap_weights`.
     block : int, optional
         Maximum number of weights in memory at a time; 16 MB by default.
+    dtype : type
+        Of the weights, which are whole numbers.
     """
-    parts = [np.arange(units)] if strata is None else [np.flatnonzero(strata == s) for s in np.unique(strata)]
+    parts = None if strata is None else [np.flatnonzero(strata == s) for s in np.unique(strata)]
     for rows in _block_sizes(resamples, units, block):
-        weights = np.empty((rows, units))
+        if parts is None:
+            yield bootstrap_weights(rows, units, rng=rng, index=index).astype(dtype)
+            continue
+        weights = np.empty((rows, units), dtype)
         for part in parts:
             weights[:, part] = bootstrap_weights(rows, len(part), rng=rng, index=index)
         yield weights
 
 
 def bit_blocks(
-    units: int, *, draws: int, rng: np.random.Generator, block: int | None = None
-) -> Iterator[NDArray[np.float64]]:
+    units: int,
+    *,
+    draws: int,
+    rng: np.random.Generator,
+    block: int | None = None,
+    dtype: type[np.floating[Any]] = np.float64,
+) -> Iterator[NDArray[Any]]:
     """Yield (b, units) random bits, `draws` rows in all, in blocks of bounded memory."""
     for rows in _block_sizes(draws, units, block):
-        yield random_bits(rows, units, rng=rng).astype(np.float64)
+        yield random_bits(rows, units, rng=rng).astype(dtype)
 
 
 def _block_sizes(rows: int, units: int, block: int | None) -> Iterator[int]:

@@ -151,7 +151,7 @@ def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> ND
     units = columns.shape[1]
     if not units:
         return np.zeros((len(columns), resamples), dtype=np.float32)
-    return _products(columns, weight_blocks(units, resamples=resamples, rng=rng, block=_BLOCK))
+    return _products(columns, weight_blocks(units, resamples=resamples, rng=rng, block=_BLOCK, dtype=np.float32))
 
 
 def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -159,7 +159,7 @@ def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> ND
     units = columns.shape[1]
     if not units:
         return np.zeros((len(columns), permutations), dtype=np.float32)
-    return _products(columns, bit_blocks(units, draws=permutations, rng=rng, block=_BLOCK))
+    return _products(columns, bit_blocks(units, draws=permutations, rng=rng, block=_BLOCK, dtype=np.float32))
 
 
 def row_major(columns: NDArray) -> NDArray[np.float32]:
@@ -172,11 +172,10 @@ def row_major(columns: NDArray) -> NDArray[np.float32]:
     return np.ascontiguousarray(columns, dtype=np.float32)
 
 
-def _products(columns: NDArray, blocks: Iterator[NDArray[np.float64]]) -> NDArray[np.float32]:
+def _products(columns: NDArray, blocks: Iterator[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the (k, rows) products of (k, u) columns with blocks of (b, u) weights, of `rows` in all."""
     values, sums = row_major(columns), []
-    for block in blocks:
-        weights = block.astype(np.float32)
+    for weights in blocks:
         step = _THREADLESS // max(1, values.size) or len(weights)
         sums += [values @ weights[start : start + step].T for start in range(0, len(weights), step)]
     return np.concatenate(sums, axis=1)
