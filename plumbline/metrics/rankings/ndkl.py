@@ -18,7 +18,7 @@ from the same two sums, a ranking without one of its images, and the values that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -46,6 +46,7 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.jackknife import t_intervals
 from plumbline.statistics.permutation import upper_p_values
 from plumbline.statistics.power import Detectable, detectable_of
+from plumbline.statistics.rankings import random_rankings
 from plumbline.statistics.seeds import generator
 
 CHANCE_PERMUTATIONS = 2_000
@@ -165,9 +166,13 @@ def ndkl_sums(ranked: NDArray[np.integer], n_groups: int) -> NdklSums:
         of each group.
     n_groups : int
     """
-    weights = rank_weights(ranked.shape[1])
-    sizes = np.bincount(ranked[0], minlength=n_groups)
-    by_group = weights.suffix[_ranks_by_group(ranked, n_groups)]
+    return _sums_of_ranks(_ranks_by_group(ranked, n_groups), np.bincount(ranked[0], minlength=n_groups))
+
+
+def _sums_of_ranks(ranks: NDArray[np.int64], sizes: NDArray[np.integer]) -> NdklSums:
+    """Return the sums of NDKL of rankings by (m, n) ranks in the order of `_ranks_by_group`."""
+    weights = rank_weights(ranks.shape[1])
+    by_group = weights.suffix.take(ranks)
     # Not `@`: for one ranking at a time BLAS spends longer on waking its threads than on the sum.
     entropy = np.einsum("ij,j->i", by_group, _steps(weights, sizes)) - weights.constant
     return NdklSums(entropy, _sums_by_group(by_group, sizes))
@@ -199,22 +204,34 @@ def ndkl_without_one(
     weights = rank_weights(n - 1)
     group = np.repeat(np.arange(n_groups), sizes)
     shares = sizes / (n - 1) if desired is None else desired
+    # The share of the image's own group falls, from the size s to s - 1; a group of one leaves nothing behind.
+    left = np.maximum(sizes - 1, 1) / np.maximum(sizes, 1)
+    falls = np.log(left)[group] if desired is None else np.zeros(n)
     steps = _steps(rank_weights(n), sizes)
+    earlier = np.concatenate([np.insert(weights.step, 0, 0.0)[:size] for size in sizes]) - steps
+    terms = steps - np.log(shares)[group]
     ranks = _ranks_by_group(ranked, n_groups)
     # Weight of each rank if nothing above it is left out, and if one image is.
     above, below = np.append(weights.suffix, 0.0), np.insert(weights.suffix, 0, 0.0)
-    terms = np.empty((m, n))
-    np.put_along_axis(terms, ranks, np.broadcast_to(steps - np.log(shares)[group], (m, n)), axis=1)
-    others = _prefix_sum(terms * above) + _suffix_sum(terms * below)
-    values = np.take_along_axis(others, ranks, axis=1) - weights.constant
-    earlier = np.concatenate([np.insert(weights.step, 0, 0.0)[:size] for size in sizes]) - steps
-    values += _within_groups(_suffix_sum, below[ranks] * earlier, sizes)
-    if desired is None:
-        # The share of the image's own group falls, from the size s to s - 1; a group of one leaves nothing behind.
-        falls = np.log(np.maximum(sizes - 1, 1) / np.maximum(sizes, 1))
-        mass = _within_groups(_prefix_sum, above[ranks], sizes) + _within_groups(_suffix_sum, below[ranks], sizes)
-        values -= mass * falls[group]
-    return np.maximum(values, 0.0)
+    of_above, of_below = above.take(ranks), below.take(ranks)
+    place = ranks + n * np.arange(m)[:, None]
+    by_rank = np.empty((m, n))
+    by_rank.ravel()[place] = terms
+    constant = by_rank @ below - weights.constant
+    by_rank *= above - below
+    np.cumsum(by_rank, axis=1, out=by_rank)
+    values = by_rank.ravel().take(place)
+    # The image itself has been counted too, and images of its group above it as if its share did not fall.
+    values += of_above * (falls - terms)
+    of_below *= earlier - falls
+    sums = _sums_by_group(of_below, sizes)
+    of_above *= falls
+    of_below += of_above
+    both = _sums_by_group(of_below, sizes)
+    sums += np.cumsum(both, axis=1) - both + constant[:, None]
+    values -= np.cumsum(of_below, axis=1, out=of_below)
+    values += np.repeat(sums, sizes, axis=1)
+    return np.maximum(values, 0.0, out=values)
 
 
 def ndkl_without_clusters(
@@ -261,12 +278,14 @@ def ndkl_by_chance(sizes: tuple[int, ...], *, permutations: int, seed: int) -> N
         Rankings.
     """
     rng = generator(seed, "NDKL by chance", *sizes, permutations)
-    codes = np.repeat(np.arange(len(sizes), dtype=np.uint8 if len(sizes) <= 256 else np.uint16), sizes)
-    parts, step = [], max(1, AT_ONCE // codes.size)
-    for start in range(0, permutations, step):
-        rows = min(step, permutations - start)
-        parts.append(ndkl_sums(rng.permuted(np.broadcast_to(codes, (rows, codes.size)), axis=1), len(sizes)))
+    drawn = random_rankings(sizes, rankings=permutations, rng=rng)
+    parts = [ndkl_sums(few, len(sizes)) for few in _few_at_once(drawn)]
     return NdklSums(np.concatenate([part.entropy for part in parts]), np.concatenate([part.weight for part in parts]))
+
+
+def _few_at_once(rankings: NDArray[Any]) -> list[NDArray[Any]]:
+    """Split (m, n) rankings into parts of `AT_ONCE`."""
+    return np.split(rankings, range(0, len(rankings), max(1, AT_ONCE // rankings.shape[1]))[1:])
 
 
 def jackknife_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -296,26 +315,6 @@ def _sums_by_group(by_group: NDArray[np.float64], sizes: NDArray[np.integer]) ->
     return sums
 
 
-def _prefix_sum(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exclusive prefix sum along rows."""
-    return np.cumsum(values, axis=1) - values
-
-
-def _suffix_sum(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exclusive suffix sum along rows."""
-    return np.cumsum(values[:, ::-1], axis=1)[:, ::-1] - values
-
-
-def _within_groups(
-    cumulate: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    by_group: NDArray[np.float64],
-    sizes: NDArray[np.integer],
-) -> NDArray[np.float64]:
-    """Apply a prefix or suffix sum to the images of each group separately."""
-    parts = np.split(by_group, np.cumsum(sizes)[:-1], axis=1)
-    return np.concatenate([cumulate(part) for part in parts], axis=1)
-
-
 # Inference: interval by the jackknife, p by random rankings.
 
 
@@ -342,8 +341,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     """
     shares = _shares(tuple(ranked.sizes.tolist()), desired)
     fixed = shares if desired == "equal" else None
-    step = max(1, AT_ONCE // ranked.n)
-    few = [ranked.codes[start : start + step] for start in range(0, len(ranked.order), step)]
+    few = _few_at_once(ranked.codes)
     value = np.concatenate([ndkl_sums(codes, ranked.n_groups).against(shares) for codes in few])
     if ranked.clusters is None:
         units = ranked.n
@@ -416,11 +414,9 @@ def _detectable(
 
 @lru_cache(maxsize=32)
 def _detectable_by_chance(sizes: tuple[int, ...], desired: Shares, permutations: int, seed: int) -> Detectable:
-    codes = np.repeat(np.arange(len(sizes), dtype=np.uint8 if len(sizes) <= 256 else np.uint16), sizes)
-    shares = _shares(sizes, desired)
-    chance = ndkl_by_chance(sizes, permutations=permutations, seed=seed).against(shares)
+    chance = ndkl_by_chance(sizes, permutations=permutations, seed=seed).against(_shares(sizes, desired))
     rng = generator(seed, "NDKL of a preference", *sizes)
-    labels = rng.permuted(np.broadcast_to(codes, (_draws(codes.size), codes.size)), axis=1)
+    labels = random_rankings(sizes, rankings=_draws(sum(sizes)), rng=rng)
     return _of_rankings(labels, sizes, desired, chance, 0.0)
 
 
@@ -429,18 +425,37 @@ def _of_rankings(
 ) -> Detectable:
     """Return what is found of (d, n) groups by rank, of random rankings, if the scores of one group were higher.
 
-    Scores are taken for normal, and those of the group are shifted: as much at the top as further down.
+    Scores are taken for normal, and those of the group are shifted: as much at the top as further down. Its images and
+    the others then keep their order among themselves, and an image stands after as many of the other kind as have
+    better scores.
     """
     from scipy.special import ndtri
 
-    n, shares = labels.shape[1], _shares(sizes, desired)
-    member = labels == group_apart(np.array(sizes), desired)
-    error = np.sqrt(1 / max(member[0].sum(), 1) + 1 / max(n - member[0].sum(), 1))
-    score, simulated = ndtri(np.arange(1, n + 1) / (n + 1)).astype(np.float32), []
-    for preference in _PREFERENCES * error:
-        order = np.argsort(np.where(member, score - np.float32(preference), score), axis=1)
-        simulated.append(ndkl_sums(np.take_along_axis(labels, order, axis=1), len(sizes)).against(shares))
-    return detectable_of(chance, np.stack(simulated), np.mean(simulated, axis=1), least_p=least_p)
+    n, size, shares = labels.shape[1], np.array(sizes), _shares(sizes, desired)
+    apart = group_apart(size, desired)
+    ends = np.cumsum(size)
+    own = slice(ends[apart] - size[apart], ends[apart])
+    score = ndtri(np.arange(1, n + 1) / (n + 1))
+    preferences = _PREFERENCES * np.sqrt(1 / max(size[apart], 1) + 1 / max(n - size[apart], 1))
+    found = []
+    for few in _few_at_once(labels):
+        ranks = _ranks_by_group(few, len(size))
+        # How many images of the group stand above each rank of each ranking.
+        of_group = np.zeros((len(few), n + 1), dtype=np.int64)
+        np.cumsum(few == apart, axis=1, out=of_group[:, 1:])
+        rows = (n + 1) * np.arange(len(few))[:, None]
+        before = of_group.ravel().take(ranks + rows)
+        simulated = []
+        for preference in preferences:
+            better = np.searchsorted(score - preference, score, side="right").take(ranks)
+            better[:, own] = np.searchsorted(score, score - preference).take(ranks[:, own])
+            others = of_group.ravel().take(better + rows)
+            moved = ranks - before + others
+            moved[:, own] = (before + better - others)[:, own]
+            simulated.append(_sums_of_ranks(moved, size).against(shares))
+        found.append(simulated)
+    values = np.concatenate(found, axis=1)
+    return detectable_of(chance, values, values.mean(axis=1), least_p=least_p)
 
 
 def _draws(n: int) -> int:

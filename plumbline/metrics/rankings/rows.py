@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -211,12 +210,11 @@ def _word_mean_rows(ranking: AttributeRankings, top: TopSample) -> Iterator[Row]
     scales = ranking.prompts.scales
     place = {name["probe"]: scales + i for i, name in enumerate(ranking.prompts.names[scales:])}
 
-    def skews(counts: NDArray[Any]) -> NDArray[np.float64]:
-        return np.log(np.maximum(counts, 1) * (len(ranking.names) / ranking.k))
+    skew_of = np.log(np.maximum(np.arange(ranking.k + 1), 1) * (len(ranking.names) / ranking.k))
 
     for i, words in enumerate(ranking.prompts.scale_words):
         chosen = [place[word] for word in words]
-        value, drawn = skews(top.counts[chosen]), skews(top.resampled[chosen])
+        value, drawn = skew_of[top.counts[chosen]], skew_of.take(top.resampled[chosen])
         of_groups = percentile_array(value.mean(axis=0), drawn.mean(axis=0), confidence=ranking.settings.confidence)
         named = {"k": ranking.k}
         for j, group in enumerate(ranking.names):
