@@ -198,12 +198,15 @@ class AssociationSizes(NamedTuple):
 
 def association_sizes(columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, ddof: int = 1) -> AssociationSizes:
     """Return the difference of means of each column (n, m) and its effect size, which is nan without variation."""
-    n = len(columns)
     statistic = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
-    varies = np.ptp(columns, axis=0) > SLACK
-    spread = columns.std(axis=0, ddof=ddof) if n > ddof else np.full(columns.shape[1], np.nan)
-    effect_size = np.divide(statistic, spread, out=np.full(statistic.shape, np.nan), where=varies)
-    return AssociationSizes(statistic, effect_size)
+    return AssociationSizes(statistic, statistic / column_spread(columns, ddof=ddof))
+
+
+def column_spread(columns: NDArray[np.float64], *, ddof: int = 0) -> NDArray[np.float64]:
+    """Return the standard deviation of each column (n, m); nan without variation."""
+    if len(columns) <= ddof:
+        return np.full(columns.shape[1], np.nan)
+    return np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0, ddof=ddof), np.nan)
 
 
 def _checked(
@@ -340,6 +343,7 @@ def association_estimates(
     *,
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
+    spread: NDArray[np.float64] | None = None,
 ) -> AssociationEstimates:
     """Return s and es of every column with intervals from the infinitesimal jackknife.
 
@@ -353,6 +357,8 @@ def association_estimates(
     clusters : (n,) int, optional
         Cluster of each image; errors are then cluster-robust.
     confidence : float
+    spread : (m,) float64, optional
+        `column_spread` of the columns, which other contrasts of the same images share.
 
     Returns
     -------
@@ -367,18 +373,25 @@ def association_estimates(
     units = min(
         int(mask.sum()) if clusters is None else len(occurring_codes(clusters[mask]).codes) for mask in (in_a, ~in_a)
     )
-    sizes, errors, of_effects = [], ErrorSums(clusters), ErrorSums(clusters)
+    spread = column_spread(columns) if spread is None else spread
+    # The images of A, then those of B.
+    order, first = np.argsort(~in_a, kind="stable"), int(in_a.sum())
+    clusters = None if clusters is None else clusters[order]
+    errors, of_effects = ErrorSums(clusters), ErrorSums(clusters)
     of_means = AssociationInfluences(*np.zeros((2, n, category_weights.shape[1])))
+    statistics = []
     # Some columns at a time: the influences of all would take several times the memory of the columns.
     for part in blocks(0, m, n // _COLUMNS):
-        few, weights = np.ascontiguousarray(columns[:, part]), category_weights[part]
-        sizes.append(association_sizes(few, in_a))
-        of_statistic, of_effect = influences(few, in_a)
+        few, weights = columns[:, part].take(order, axis=0), category_weights[part]
+        statistics.append(few[:first].mean(axis=0) - few[first:].mean(axis=0))
+        of_statistic, of_effect = influences(few, first, spread[part])
         errors.add(of_statistic)
         of_effects.add(of_effect)
         of_means.statistic[:] += of_statistic @ weights
         of_means.effect_size[:] += _weighted(of_effect, weights)
-    statistic, effect_size = (np.concatenate(each) for each in zip(*sizes))
+    statistic = np.concatenate(statistics)
+    # The effect size is over the standard deviation of a sample.
+    effect_size = statistic / (spread * np.sqrt(n / (n - 1)))
 
     def estimates(value: NDArray[np.float64], error: NDArray[np.float64]) -> EstimateArray:
         low, high = t_intervals(value, error, units=units, confidence=confidence)
@@ -413,30 +426,34 @@ class AssociationInfluences(NamedTuple):
     effect_size: NDArray[np.float64]
 
 
-def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> AssociationInfluences:
+def influences(columns: NDArray[np.float64], first: int, spread: NDArray[np.float64]) -> AssociationInfluences:
     """Return the (n, m) influence of each image on s and on es, within its own group.
 
     The variance over both groups is the mean of the groups' variances, weighted by their shares, plus the product of
     the shares times s²: an image influences it through its own squared deviation, and through s.
+
+    Parameters
+    ----------
+    columns : (n, m) float64
+    first : int
+        How many images, the first ones, are of A.
+    spread : (m,) float64
+        `column_spread` of the columns.
     """
     n = len(columns)
-    share = in_a.mean()
-    deviation = np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0), np.nan)
-    shift = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
+    share, means = first / n, [part.mean(axis=0) for part in (columns[:first], columns[first:])]
+    shift = means[0] - means[1]
+    linear = (1 - share * (1 - share) * (shift / spread) ** 2) / spread
+    quadratic = shift / (2 * spread**3 * n)
     of_statistic, of_effect = np.empty_like(columns), np.empty_like(columns)
-    linear = (1 - share * (1 - share) * (shift / deviation) ** 2) / deviation
-    quadratic = shift / (2 * deviation**3 * n)
-    for mask, sign in ((in_a, 1), (~in_a, -1)):
-        centred = columns[mask]
-        centred -= centred.mean(axis=0)
-        squares = centred**2
-        squares -= squares.mean(axis=0)
-        squares *= quadratic
-        centred *= sign / mask.sum()
-        of_statistic[mask] = centred
-        centred *= linear
-        centred -= squares
-        of_effect[mask] = centred
+    for rows, mean, sign in zip((slice(first), slice(first, None)), means, (1, -1)):
+        centred, effect = of_statistic[rows], of_effect[rows]
+        np.subtract(columns[rows], mean, out=centred)
+        np.square(centred, out=effect)
+        effect -= effect.mean(axis=0)
+        effect *= -quadratic
+        centred *= sign / len(centred)
+        effect += centred * linear
     return AssociationInfluences(of_statistic, of_effect)
 
 
@@ -514,15 +531,21 @@ def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, sett
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
-    tested = np.column_stack([columns, columns @ np.column_stack([*perception.dimensions.values(), scales])])
-    words = slice(len(perception.words), None)
-    permuted = _partition_tests(tested, contrasts, settings, raw=words)
+    mixtures = np.column_stack([*perception.dimensions.values(), scales])
+    tested = np.column_stack([columns, columns @ mixtures])
+    permuted = _partition_tests(tested, contrasts, settings, mixtures)
     with_dimensions = tested[:, : tested.shape[1] - scales.shape[1]]
+    spread = column_spread(with_dimensions)
     category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
     for contrast, tests in zip(contrasts, permuted):
         estimates = association_estimates(
-            with_dimensions, contrast.in_a, category_weights, clusters=clusters, confidence=settings.confidence
+            with_dimensions,
+            contrast.in_a,
+            category_weights,
+            clusters=clusters,
+            confidence=settings.confidence,
+            spread=spread,
         )
         inside = int(contrast.in_a.sum())
         names, sizes = (contrast.group, contrast.reference), [inside, len(contrast.in_a) - inside]
@@ -533,9 +556,16 @@ def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, sett
 
 
 def _partition_tests(
-    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings, *, raw: slice
+    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings, mixtures: NDArray[np.float64]
 ) -> list[PartitionTests]:
-    """Compare the words, scales and dimensions of every contrast with other partitions of the same sizes."""
+    """Compare the words, dimensions and scales of every contrast with other partitions of the same sizes.
+
+    Parameters
+    ----------
+    mixtures : (w, e) float64
+        Weights of the words in dimensions and scales, the last e columns, of which raw means are tested too.
+    """
+    raw = slice(len(mixtures), None)
     tests: dict[str, PartitionTests] = {}
     sampled: list[Contrast] = []
     for contrast in contrasts:
@@ -546,7 +576,7 @@ def _partition_tests(
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
     for chained, drawn in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
-        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, drawn, raw=raw)
+        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, drawn, raw=raw, mixtures=mixtures)
         tests |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
     return [tests[contrast.group] for contrast in contrasts]
 

@@ -442,7 +442,7 @@ def equal_sum(
 class _Standardised:
     """z and z² - 1 of (n, m) columns side by side, (., 2m), of the images that are asked for; 0 where nothing varies.
 
-    `without_squares` has z alone, (., m).
+    `first` has z alone, (., m), of the first columns.
 
     They are never all in memory in double precision: of a million images they would take several times the columns.
     """
@@ -465,11 +465,17 @@ class _Standardised:
             squares -= self.varies
         return chosen
 
-    def without_squares(self) -> _Standardised:
-        """Return the same without squares."""
-        alone = copy(self)
-        alone.shape = self._columns.shape
-        return alone
+    def first(self, m: int) -> _Standardised:
+        """Return the same of the first m columns, without squares."""
+        few = copy(self)
+        few._columns, few._mean = self._columns[:, :m], self._mean[:m]
+        few.varies, few.deviation, few.shape = self.varies[:m], self.deviation[:m], (len(self._columns), m)
+        return few
+
+    def of_mixtures(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (w, e) weights that z of the first w columns have in z of the last e, mixtures of theirs."""
+        w, e = weights.shape
+        return np.where(self.varies[:w], self.deviation[:w], 0.0)[:, None] * weights / self.deviation[-e:]
 
     def sums(self, members: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the (k, 2m) sums over each of (k, n) sets of members."""
@@ -555,6 +561,7 @@ def random_partition_test(
     blocks: Iterable[SubsetBlock],
     *,
     raw: slice = slice(0),
+    mixtures: NDArray[np.float64] | None = None,
 ) -> list[PartitionTests]:
     """Test the difference of means against random partitions, in one matrix product for groups of similar size.
 
@@ -573,6 +580,8 @@ def random_partition_test(
         The sizes of the blocks' subsets, in their order; each group is tested at its `smaller_size`.
     raw : slice
         Columns whose difference of means is also tested as it is.
+    mixtures : (w, e) float64, optional
+        The last e columns are the first w times these weights: where squares are not summed, their sums follow.
 
     Returns
     -------
@@ -593,14 +602,20 @@ def random_partition_test(
         targets.append(np.concatenate([reached, sums[raw]]))
     if many:
         slopes = [0.0] * len(groups)
-    # Squares are summed only where a variance depends on them.
-    summed = standardised if any(slopes) else standardised.without_squares()
+    # Squares are summed only where a variance depends on them; otherwise mixtures of columns need no sums of their own.
+    summed, mixed = standardised, None
+    if not any(slopes):
+        if mixtures is not None:
+            mixed = standardised.of_mixtures(mixtures)
+        summed = standardised.first(m if mixed is None else len(mixed))
     single = np.empty(summed.shape, dtype=np.float32)
     for part in blocks_of_rows(0, *summed.shape):
         single[part] = summed[part]
 
     def compared(sums: NDArray[np.floating], g: int) -> NDArray[np.floating]:
         """Return by how much each subset exceeds what was observed in group g: studentised, then raw, (rows, c)."""
+        if mixed is not None:
+            sums = np.concatenate([sums, sums @ mixed.astype(sums.dtype)], axis=1)
         both = [_studentised(sums[:, :m], sums[:, m:], slopes[g]), sums[:, :m][:, raw]]
         return np.asarray(np.concatenate(both, axis=1) - targets[g].astype(sums.dtype))
 
@@ -629,7 +644,10 @@ def random_partition_test(
             below[g] += (less if ties else less[~near]).sum(axis=0)
         return near
 
-    doubts = [np.full(len(varies), _DOUBT * math.sqrt(n), dtype=np.float32)] * len(groups)
+    doubt = np.full(m, _DOUBT * math.sqrt(n), dtype=np.float32)
+    if mixed is not None:
+        doubt[len(mixed) :] *= np.maximum(np.abs(mixed).sum(axis=0), 1.0)
+    doubts = [np.concatenate([doubt, doubt[raw]])] * len(groups)
     slacks = [SLACK * size * (n - size) / n / standardised.deviation for size in of_size]
     slacks = [np.concatenate([slack, slack[raw]]) for slack in slacks]
     for block in blocks:
