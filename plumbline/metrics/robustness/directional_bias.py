@@ -229,14 +229,20 @@ def gap_of_codes(
     between = (names[seen[lowest]], names[seen[highest]])
     sums = unit_sums(influence, clusters)
     held = member if clusters is None else _held_by_clusters(member, clusters)
-    p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
-    if len(sums) < 2 or held.sum(axis=0).min() < 2:
+    units = held.sum(axis=0)
+    if len(sums) < 2 or units.min() < 2:
         why = reason("too_few_differing_images" if len(sums) < 2 else "one_unit_in_group")
+        p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
         return _without_interval(float(np.ptp(mean)), p, n, why, between)
-    apart = (held.sum(axis=1) <= 1).all() and (sums != 0).any(axis=0).all()
-    joint = _welch(mean, sums, held, confidence) if apart else _hotelling(mean, sums, p, confidence)
     first, second = np.triu_indices(len(seen), k=1)
-    error, df = _pair_errors(sums, held, first, second)
+    disjoint = (held.sum(axis=1) <= 1).all()
+    variance = (sums**2).sum(axis=0) * units / (units - 1) if disjoint else np.zeros(len(seen))
+    error, df = _welch_errors(variance, units, first, second) if disjoint else _shared_errors(sums, held, first, second)
+    if (variance > 0).all():
+        joint = _welch(mean, variance, units, confidence)
+    else:
+        p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
+        joint = _hotelling(mean, sums, p, confidence)
     return _largest(np.abs(mean[first] - mean[second]), error, df, joint, n, confidence, "groups", between)
 
 
@@ -257,13 +263,12 @@ class _JointTest(NamedTuple):
 
 
 def _welch(
-    mean: NDArray[np.float64], sums: NDArray[np.float64], held: NDArray[np.bool_], confidence: float
+    mean: NDArray[np.float64], variance: NDArray[np.float64], units: NDArray[np.int64], confidence: float
 ) -> _JointTest:
     """Test (g,) means of groups that share no unit, each with its own variance (Welch 1951, Biometrika 38)."""
     from scipy.special import fdtrc, fdtri
 
-    units, g = held.sum(axis=0), len(mean)
-    weight = 1 / ((sums**2).sum(axis=0) * units / (units - 1))
+    g, weight = len(mean), 1 / variance
     contrast = weight * (mean - (weight * mean).sum() / weight.sum())
     distance = float(contrast @ mean)
     unequal = float(((1 - weight / weight.sum()) ** 2 / (units - 1)).sum())
@@ -311,10 +316,30 @@ def _held_by_clusters(member: NDArray[np.bool_], clusters: NDArray[np.int64]) ->
     return held
 
 
-def _pair_errors(
+def _welch_errors(
+    variance: NDArray[np.float64], units: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the standard errors of differences of pairs of means that share no unit, and their degrees of freedom.
+
+    Parameters
+    ----------
+    variance : (g,) float64
+        Of each group's mean.
+    units : (g,) int64
+        Images or clusters of each group.
+    first, second : (p,) int64
+    """
+    either = variance[first] + variance[second]
+    weight = variance**2 / (units - 1)
+    spread = weight[first] + weight[second]
+    df = np.divide(either**2, spread, out=np.ones(len(first)), where=spread > 0)
+    return np.sqrt(either), df
+
+
+def _shared_errors(
     sums: NDArray[np.float64], held: NDArray[np.bool_], first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the standard errors of the differences of pairs of means, and their degrees of freedom.
+    """Return the same of means that share units.
 
     Parameters
     ----------
@@ -324,14 +349,6 @@ def _pair_errors(
         Whether a unit has an image of a group; also units without influence.
     first, second : (p,) int64
     """
-    if (held.sum(axis=1) <= 1).all():
-        units = held.sum(axis=0)
-        variance = (sums**2).sum(axis=0) * units / (units - 1)
-        either = variance[first] + variance[second]
-        weight = variance**2 / (units - 1)
-        spread = weight[first] + weight[second]
-        df = np.divide(either**2, spread, out=np.ones(len(first)), where=spread > 0)
-        return np.sqrt(either), df
     covariance = sums.T @ sums
     units = (held[:, first] | held[:, second]).sum(axis=0)
     either = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
