@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -213,29 +213,26 @@ def skew_sums(
     counts, totals = np.broadcast_arrays(event_counts, group_totals)
     # Groups first and contiguous: every step below then runs along the replicates.
     x, n = (np.ascontiguousarray(np.moveaxis(a, -1, 0)) for a in (counts, totals))
-    empty = n == 0
-    if (smoothing or (x > 0).all()) and not empty.any():
-        # No rate is 0 or undefined, which most tables have: nothing is left out.
-        rates = (x + smoothing) / (n + 2 * smoothing)
+    # No rate is 0 or undefined in most tables: nothing is left out.
+    every = n.min(initial=1) > 0 and (smoothing > 0 or x.min(initial=1) > 0)
+    if every:
+        rates = (x + smoothing) / (n + 2 * smoothing) if smoothing else x / n
         positive: Any = len(rates)
         cells = np.full(rates.shape[1:], positive * (positive - 1) // 2)
-        rows = list(rates) if over_pairs == "max" else sorted_groups(rates)
-        inverses = [1.0 / row for row in rows]
     else:
-        rates = shares(x + smoothing, n + 2 * smoothing, empty=empty)
+        rates = shares(x + smoothing, n + 2 * smoothing, empty=n == 0)
         zero, positive = (rates == 0).sum(axis=0), (rates > 0).sum(axis=0)
         cells = zero * (zero - 1) // 2 + positive * (positive - 1) // 2
         # A rate of 0, and one of no image, which is nan, are in no pair.
         rates = np.where(rates > 0, rates, 0.0)
-        rows = list(rates) if over_pairs == "max" else sorted_groups(rates)
-        inverses = [np.divide(1.0, row, out=np.zeros_like(row), where=row > 0) for row in rows]
     if over_pairs == "max":
-        gap = np.maximum(reduce(np.maximum, rows) * reduce(np.maximum, inverses) - 1, 0.0)
+        least = (rates if every else np.where(rates > 0, rates, np.inf)).min(axis=0)
+        gap = np.maximum(rates.max(axis=0) * (1.0 / least) - 1, 0.0)
         return SkewSums(np.where(positive > 1, gap, 0.0), (cells > 0).astype(np.int64))
     ratios, smaller = np.zeros(rates.shape[1:]), np.zeros(rates.shape[1:])
-    for rate, one_over in zip(rows, inverses):
+    for rate in sorted_groups(rates):
         ratios += rate * smaller
-        smaller += one_over
+        smaller += 1.0 / rate if every else np.divide(1.0, rate, out=np.zeros_like(rate), where=rate > 0)
     # Equal rates can leave a rounding error below parity, which would not tie with an exact 0.
     return SkewSums(np.maximum(ratios - positive * (positive - 1) // 2, 0.0), cells)
 
