@@ -61,8 +61,8 @@ class Disparity:
         for the scale "difference", else their logarithms, finite also where nothing was counted. nan for a group
         without images.
     over : {"pairs", "strata", "all"}
-        The mean over all pairs of groups, the mean over strata of the largest difference of a pair, or the largest of
-        all strata.
+        The mean over all pairs of groups, of scale "relative"; the mean over strata of the largest difference of a
+        pair; or the largest of all strata.
     scale : {"difference", "relative", "ratio"}
     """
 
@@ -399,14 +399,15 @@ def _bounds(disparity: Disparity, away: float, found: LevelErrors | None, *, con
     flat = np.nan_to_num(found.levels.ravel())
     rows = [np.flatnonzero(of) + i * seen.shape[1] for i, of in enumerate(seen)]
     cells = [_Differences.of(each, flat, found.covariance) for each in rows if len(each) > 1]
-    if disparity.over == "pairs":
-        cells = [cell.chosen([pair]) for cell in cells for pair in range(len(cell))]
-    elif disparity.over == "all" and cells:
-        parts = zip(*((cell.larger, cell.smaller, cell.apart, cell.error) for cell in cells))
-        cells = [_Differences(*map(np.concatenate, parts))]
     if not cells or max(cell.error.max() for cell in cells) <= _ZERO:
         return nothing
-    return _of_cells(cells, found.errors, disparity.scale, away, df=found.df, confidence=confidence)
+    of_errors = {"df": found.df, "confidence": confidence}
+    if disparity.over == "strata":
+        return _of_cells(cells, found.errors, disparity.scale, away, **of_errors)
+    every = _Differences(*map(np.concatenate, zip(*((c.larger, c.smaller, c.apart, c.error) for c in cells))))
+    if disparity.over == "all" or len(every) == 1:
+        return _of_cells([every], found.errors, disparity.scale, away, **of_errors)
+    return _of_pairs(every, found.errors, away, **of_errors)
 
 
 def _by_level(levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -433,7 +434,40 @@ def _of_cells(
         ends = largest_difference(cells[0].apart, cells[0].error, df=df, confidence=confidence)
         low, high = away(np.array(ends)).tolist()
         return _Bounds(low, high, bias)
-    return _Bounds(value - float(np.quantile(recentred, 1 - tail)), value - float(np.quantile(fixed, tail)), bias)
+    return _of_mean(value, recentred, fixed, tail)
+
+
+def _of_pairs(
+    pairs: _Differences, errors: NDArray[np.float64], value: float, *, df: float, confidence: float
+) -> _Bounds:
+    """Return the bounds of a mean over pairs of relative differences, as `_of_cells` of a cell for each pair has them.
+
+    The exponential of a difference of errors is a product of numbers of single groups, and the sum over pairs a product
+    of matrices.
+    """
+    tail = (1 - confidence) / 2
+    wide = float(t_quantile(tail / len(pairs), df)) * pairs.error
+    mirrored = wide - pairs.apart >= pairs.apart - wide
+    grown, factor = np.exp(errors), np.exp(pairs.apart)
+    shrunk = 1 / grown
+
+    def total(chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the sum of the errors of some pairs."""
+        weights = np.zeros((len(errors), len(errors)))
+        weights[pairs.smaller[chosen], pairs.larger[chosen]] = factor[chosen]
+        return np.asarray((shrunk * (weights @ grown)).sum(axis=0) - factor[chosen].sum())
+
+    recentred = total(~mirrored)
+    fixed = recentred + total(mirrored)
+    for pair in np.flatnonzero(mirrored).tolist():
+        a, b = pairs.larger[pair], pairs.smaller[pair]
+        recentred += np.maximum(grown[a] * shrunk[b], grown[b] * shrunk[a]) - 1
+    return _of_mean(value, recentred / len(pairs), fixed / len(pairs), tail)
+
+
+def _of_mean(value: float, recentred: NDArray[np.float64], fixed: NDArray[np.float64], tail: float) -> _Bounds:
+    low, high = value - float(np.quantile(recentred, 1 - tail)), value - float(np.quantile(fixed, tail))
+    return _Bounds(low, high, float(np.mean(recentred)))
 
 
 # --- Intervals of the spread of several means, from their replicates alone.
