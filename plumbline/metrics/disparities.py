@@ -434,8 +434,8 @@ class Resamples:
 
     Attributes
     ----------
-    table : (g, c) int64
-    resampled, permuted : (r, g, c) int64
+    table : (g, c) int64, or a view of it
+    resampled, permuted : (r, g, c) int64, or views of them
     jackknife : callable
     clusters : int or None
         How many clusters were resampled; None: single images.
@@ -446,9 +446,9 @@ class Resamples:
         The errors of levels, and the values of permuted tables, that were asked for.
     """
 
-    table: NDArray[np.int64]
-    resampled: NDArray[np.int64]
-    permuted: NDArray[np.int64]
+    table: NDArray[Any]
+    resampled: NDArray[Any]
+    permuted: NDArray[Any]
     jackknife: Callable[[TableStatistic], Jackknife]
     least_p: float = 0.0
     clusters: int | None = None
@@ -456,7 +456,7 @@ class Resamples:
     errors: dict[Levels, LevelErrors | None] = field(default_factory=dict, repr=False)
     of_permuted: dict[TableStatistic, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
-    def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Resamples:
+    def mapped(self, view: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Resamples:
         """Apply `view` to every table: that of the data, the replicates and those of the jackknife."""
         table, resampled, permuted = map(view, (self.table, self.resampled, self.permuted))
 
@@ -529,15 +529,16 @@ class ImageOutcomes:
         """Return c."""
         return int(self.event_membership.shape[1])
 
-    def events(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g)."""
-        events = np.empty((len(self.event_membership) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64)
+    def events(self, tables: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g), as rates need them."""
+        events = np.empty((len(self.event_membership) + 1, tables.shape[-2], *tables.shape[:-2]))
         # Replicates run along the last axis in memory, as the draws have them.
         outcomes = np.moveaxis(tables, (-2, -1), (0, 1))
-        for event, belongs in enumerate(self.event_membership):
-            chosen = np.flatnonzero(belongs)
-            np.sum(outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None], axis=1, out=events[event])
-        np.sum(outcomes, axis=1, out=events[-1])
+        for out, belongs in zip(events, (*self.event_membership, np.ones(self.n_outcomes))):
+            first, *others = np.flatnonzero(belongs)
+            out[...] = outcomes[:, first]
+            for outcome in others:
+                out += outcomes[:, outcome]
         return np.moveaxis(events, (0, 1), (-2, -1))
 
     def draws(self, names: list[str], settings: MetricSettings) -> Resamples:
