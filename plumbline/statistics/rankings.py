@@ -56,7 +56,7 @@ def _descending(rows: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return `argsort(-rows, kind="stable")` of every row, in half its time.
 
     A float becomes a whole number of the same order, whose lowest bits give way to the position: plain sorting then
-    does. Scores that come from float32 lose only zeros; a row in which lost bits could decide is sorted as usual.
+    does. Scores that come from float32 lose only zeros; a row that lost bits should have ordered is sorted as usual.
     """
     order = np.empty(rows.shape, dtype=np.int64)
     bits = max(1, (rows.shape[1] - 1).bit_length())
@@ -72,8 +72,10 @@ def _descending(rows: NDArray[np.float64]) -> NDArray[np.int64]:
         keys.sort()
         np.bitwise_and(keys, position, out=out)
         keys >>= bits
-        if lossy and (keys[1:] == keys[:-1]).any():
-            out[:] = np.argsort(-row, kind="stable")
+        if lossy:
+            alike = np.flatnonzero(keys[1:] == keys[:-1])
+            if (row[out[alike]] < row[out[alike + 1]]).any():
+                out[:] = np.argsort(-row, kind="stable")
     return order
 
 
@@ -323,7 +325,7 @@ def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: i
 
 def top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> NDArray[np.int64]:
     """Return how many of the k best of each ranking are of each group: (m, n) codes to (m, g) int64."""
-    return (ranked[:, :k, None] == np.arange(n_groups, dtype=ranked.dtype)).sum(axis=1)
+    return np.stack([np.bincount(codes, minlength=n_groups) for codes in ranked[:, :k]])
 
 
 # --- Null distribution of top-k counts: a ranking that is independent of the groups.
