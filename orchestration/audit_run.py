@@ -1,9 +1,9 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import dagster as dg
@@ -262,24 +262,24 @@ class AuditRun:
 
     def _work_on(self, stages: Sequence[Stage], place: WorkPlace) -> None:
         """Work on what is out of date of some stages, their items side by side."""
-        items, titles, current = [], [], 0
+        items, titles, current = [], [], list[Callable[[], object]]()
         for stage in stages:
             keys = self._answered(stage.partitions) if stage.job == "language" else stage.partitions
             listed = [Item(stage.job, key) for key in keys]
             stale = [item for item in listed if self._plan.out_of_date(*item)]
-            for item in listed:
-                if item not in stale:
-                    self._runner.report_unchanged(item)
+            current += [partial(self._runner.report_unchanged, item) for item in listed if item not in stale]
             titles += [stage.title] if stale else []
-            current += len(listed) - len(stale)
             items += stale
         if not items:
+            for report in current:
+                report()
             return
         self._console.rule(f"[bold]{'; '.join(titles)}", align="left", style="dim")
         if current:
-            self._console.print(f"  {current} of {current + len(items)} up to date", style="dim", highlight=False)
+            number = len(current)
+            self._console.print(f"  {number} of {number + len(items)} up to date", style="dim", highlight=False)
         pace = Pace({item: work_of(self._workspace, item) for item in items}, place.number)
-        for number, finished in enumerate(place.run(items, pace.amounts), start=1):
+        for number, finished in enumerate(place.run(items, pace.amounts, meanwhile=current), start=1):
             item, done = finished.item, finished.done
             pace.ended(item, finished.seconds if done.failure is None else None)
             mark, left = "[green]done[/]" if done.failure is None else "[red]failed[/]", pace.left()

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,8 +53,16 @@ class WorkPlace(Protocol):
     number: int
     """of items at once"""
 
-    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
-        """Work on all of them, in whatever order, and yield each once it has ended."""
+    def run(
+        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+    ) -> Iterator[Finished]:
+        """Work on all of them, in whatever order, and yield each once it has ended.
+
+        Parameters
+        ----------
+        meanwhile : sequence of callable
+            What this process has to do beside it, in short steps that do not depend on the items.
+        """
         ...
 
 
@@ -66,8 +74,12 @@ class ThisProcess:
     def __init__(self, runner: ItemRunner) -> None:
         self._runner = runner
 
-    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
+    def run(
+        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+    ) -> Iterator[Finished]:
         """Work on the items, those of a model one after the other."""
+        for step in meanwhile:
+            step()
         waiting, held = list(items), None
         while waiting:
             item = next_item(waiting, weights, held=held)
@@ -189,7 +201,9 @@ class Workers:
         theirs.close()
         return _Worker(number, process, ours)
 
-    def run(self, items: Sequence[Item], weights: Mapping[Item, float]) -> Iterator[Finished]:
+    def run(
+        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+    ) -> Iterator[Finished]:
         """Work on the items; those of a model in one worker as far as the others have something to do.
 
         Raises
@@ -199,8 +213,9 @@ class Workers:
         """
         self._start_for(max(len(items), self.at_once))
         if not self._workers:
-            yield from ThisProcess(self.runner).run(items, weights)
+            yield from ThisProcess(self.runner).run(items, weights, meanwhile=meanwhile)
             return
+        beside = list(reversed(meanwhile))
         waiting, tries, began = list(items), dict.fromkeys(items, 0), dict[Item, float]()
         endpoints = {name for name, entry in self.runner.workspace.audit.lvlms.items() if entry.endpoint}
         cores = max(1, usable_cores() // min(self.number, len(items)))
@@ -218,7 +233,10 @@ class Workers:
                     with suppress(BrokenPipeError):  # it is gone, and noticed below
                         worker.pipe.send(_Order(item, frozenset(self.runner.plan.anew), cores))
             busy = {worker.pipe: worker for worker in self._workers if worker.item}
-            for ready in wait(list(busy)):
+            answered = wait(list(busy), timeout=0 if beside else None)
+            if not answered:
+                beside.pop()()
+            for ready in answered:
                 worker = busy[ready]
                 item = worker.item
                 try:
@@ -242,6 +260,8 @@ class Workers:
                 if isinstance(message, BaseException):
                     raise message
                 yield Finished(item, message, time.monotonic() - began[item])
+        while beside:
+            beside.pop()()
 
     def _replace(self, worker: _Worker) -> None:
         """Start another process in the place of one that is gone, and end its run."""

@@ -359,7 +359,8 @@ INTERPRETERS = ("CPython", "PyPy")
 
 def installed() -> dict[str, str]:
     """Return the distributions of this environment and Python itself, name -> version."""
-    versions = {re.sub(r"[-_.]+", "-", each.name).lower(): each.version for each in distributions() if each.name}
+    described = [each.metadata for each in distributions()]  # parsed anew whenever it is asked for
+    versions = {re.sub(r"[-_.]+", "-", each["Name"]).lower(): each["Version"] for each in described if each["Name"]}
     return {platform.python_implementation(): platform.python_version(), **dict(sorted(versions.items()))}
 
 
