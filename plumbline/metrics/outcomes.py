@@ -192,16 +192,24 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 def _outcome_parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
     events, clusters = list(event_predictions(cell)), cluster_codes(cell.records)
+    known: dict[int, list[Groups]] = {}
+
+    def groups_of(labels: pl.DataFrame) -> list[Groups]:
+        """Return the groups of labels that most suites have in common."""
+        if id(labels) not in known:
+            known[id(labels)] = attribute_groups(labels)
+        return known[id(labels)]
+
     for event in events:
         yield partial(harm_rows, cell.name, event, clusters, settings)
-        for groups in attribute_groups(cell.labels(event.suite)):
+        for groups in groups_of(cell.labels(event.suite)):
             yield partial(_event_rows, cell.name, event, groups, clusters, settings)
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
     if {event.suite for event in tasks} == set(TASKS) and all(each is labels[0] for each in labels):
-        for groups in attribute_groups(labels[0]):
+        for groups in groups_of(labels[0]):
             yield partial(_mean_of_tasks_rows, cell.name, tasks, groups, clusters, settings)
 
 
