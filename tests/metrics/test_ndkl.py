@@ -4,8 +4,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from plumbline.metrics import ndkl
+from plumbline.metrics.rankings import ndkl as module
 from plumbline.metrics.rankings.ndkl import (
     jackknife_errors,
     ndkl_by_chance,
@@ -14,6 +16,7 @@ from plumbline.metrics.rankings.ndkl import (
     ndkl_without_one,
     rank_weights,
 )
+from plumbline.statistics.rankings import random_rankings
 
 
 def drawn(n, g, m, seed):
@@ -85,3 +88,18 @@ def test_weights_sum_to_one_and_the_jackknife_of_a_mean_is_its_standard_error():
     x = np.random.default_rng(0).normal(size=40)
     without = (x.sum() - x) / 39
     assert jackknife_errors(without[None])[0] == pytest.approx(x.std(ddof=1) / np.sqrt(40))
+
+
+@pytest.mark.parametrize(("desired", "apart"), [("equal", 2), ("ranked", 0)])
+def test_images_of_a_preferred_group_stand_where_their_scores_put_them(monkeypatch, desired, apart):
+    sizes = (40, 45, 80)
+    monkeypatch.setattr(module, "detectable_of", lambda chance, simulated, *_, **__: simulated)
+    monkeypatch.setattr(module, "AT_ONCE", 340)  # two rankings at a time
+    labels = random_rankings(sizes, rankings=5, rng=np.random.default_rng(0))
+    simulated = module._of_rankings(labels, sizes, desired, np.zeros(9), 0.0)
+    shares = np.full(3, 1 / 3) if desired == "equal" else np.array(sizes) / 165
+    score, error = stats.norm.ppf(np.arange(1, 166) / 166), np.sqrt(1 / sizes[apart] + 1 / (165 - sizes[apart]))
+    for preference, values in zip(module._PREFERENCES * error, simulated):
+        order = np.argsort(np.where(labels == apart, score - preference, score), axis=1, kind="stable")
+        expected = ndkl_sums(np.take_along_axis(labels, order, axis=1), 3).against(shares)
+        np.testing.assert_allclose(values, expected, rtol=1e-9)

@@ -194,6 +194,27 @@ def test_of_large_groups_the_spread_follows_from_the_sum(monkeypatch):
     assert (np.abs(quick.above - full.above) <= 0.5 * noise + 1).all()
 
 
+def test_sums_of_mixtures_follow_from_those_of_their_columns(monkeypatch):
+    n, rng = 300, np.random.default_rng(5)
+    monkeypatch.setattr(partitions, "MANY_IMAGES", 20)
+    groups, columns = np.repeat([0, 1, 2], [60, 80, 160]), rng.normal(size=(n, 5)) + 3 * rng.normal(size=(n, 1))
+    columns[:, 4] = 0.5
+    # A mean, a difference of much less spread, one of columns that tie, a constant, and one column twice over.
+    mixtures = np.array([[1, 1, 1, 0, 0], [1, -1, 0, 0, 0], [0, 0, 0, 1, 7], [0, 0, 0, 0, 2], [2, 0, 0, 0, 0]]).T
+    columns[:, 3] = rng.integers(0, 3, n)
+    sizes, masks = [60, 80, 140], [groups == g for g in range(3)]
+    blocks = list(random_subsets(n, sizes, count=500, rng=rng))
+    every = np.column_stack([columns, columns @ mixtures])
+    found = [
+        random_partition_test(every, masks, sizes, blocks, raw=slice(5, None), mixtures=each)
+        for each in (None, mixtures)
+    ]
+    for alone, mixed in zip(*found):
+        for one, other in zip(alone, mixed):
+            np.testing.assert_array_equal(one.above, other.above)
+            np.testing.assert_array_equal(one.below, other.below)
+
+
 @pytest.mark.parametrize(("n", "size"), [(9, 2), (9, 7), (10, 5), (12, 5), (9, 1)])
 def test_exact_counts_compare_with_all(n, size):
     rng = np.random.default_rng(3)

@@ -1,13 +1,14 @@
 """Chance at the top of a ranking: against every order there is, and against scipy."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 from math import comb
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.statistics.rankings import null_top_counts, top_count_p_values
+from plumbline.statistics import rankings
+from plumbline.statistics.rankings import null_top_counts, random_rankings, top_count_p_values
 
 
 @pytest.mark.parametrize(("sizes", "k"), [((3, 4), 3), ((2, 2, 3), 4), ((1, 6), 2), ((4, 4), 4), ((5, 1, 1), 1)])
@@ -45,3 +46,25 @@ def test_tops_by_chance_are_multivariate_hypergeometric():
     assert stats.chisquare(times, expected * 20_000).pvalue > 1e-4
     # Drawn once for all prompts and encoders.
     assert null_top_counts(sizes, k, permutations=20_000, seed=0) is drawn
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 3), (1, 1, 1, 1), (4, 2), (5, 0, 1), (3,)])
+def test_random_rankings_are_all_orders_equally_often(sizes):
+    orders = sorted(set(permutations(np.repeat(np.arange(len(sizes)), sizes).tolist())))
+    drawn = random_rankings(sizes, rankings=20_000, rng=np.random.default_rng(3))
+    values, times = np.unique(drawn, axis=0, return_counts=True)
+    assert [tuple(value) for value in values.tolist()] == orders
+    assert len(orders) == 1 or stats.chisquare(times).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("sizes", [(300, 2, 698), (40,) * 25, (1,) * 300 + (700,)])
+def test_random_rankings_have_the_sizes_and_favour_no_rank(sizes, monkeypatch):
+    monkeypatch.setattr(rankings, "_TOSSED_AT_ONCE", 150 * sum(sizes))
+    drawn = random_rankings(sizes, rankings=400, rng=np.random.default_rng(4))
+    assert drawn.dtype == (np.uint8 if len(sizes) <= 256 else np.uint16)
+    for row in drawn:
+        np.testing.assert_array_equal(np.bincount(row, minlength=len(sizes)), sizes)
+    largest = drawn == int(np.argmax(sizes))
+    expected, n = 400 * max(sizes) / sum(sizes), sum(sizes)
+    distance = ((largest.sum(axis=0) - expected) ** 2 / expected / (1 - max(sizes) / n)).sum()
+    assert stats.chi2.sf(distance * (n - 1) / n, n - 1) > 1e-4
