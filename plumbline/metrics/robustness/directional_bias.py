@@ -222,28 +222,36 @@ def gap_of_codes(
     seen, n = np.flatnonzero(sizes), int(sizes.sum())
     if len(seen) < 2:
         return _undefined((), n, reason("too_few_groups"))
-    member = codes[:, None] == seen
-    mean = np.array([values[codes == code].mean() for code in seen])
-    influence = np.where(member, values[:, None] - mean, 0.0) / sizes[seen]
+    of_groups = [values[codes == code] for code in seen]
+    mean, units = np.array([each.mean() for each in of_groups]), sizes[seen]
     lowest, highest = int(mean.argmin()), int(mean.argmax())
     between = (names[seen[lowest]], names[seen[highest]])
+    first, second = np.triu_indices(len(seen), k=1)
+    apart = np.abs(mean[first] - mean[second])
+    if clusters is None and units.min() > 1:
+        # Images are of one group each: what their values vary by is all that is needed.
+        variance = np.array([each.var(ddof=1) for each in of_groups]) / units
+        if (variance > 0).all():
+            error, df = _welch_errors(variance, units, first, second)
+            joint = _welch(mean, variance, units, confidence)
+            return _largest(apart, error, df, joint, n, confidence, "groups", between)
+    member = codes[:, None] == seen
+    influence = np.where(member, values[:, None] - mean, 0.0) / units
     sums = unit_sums(influence, clusters)
     held = member if clusters is None else _held_by_clusters(member, clusters)
-    units = held.sum(axis=0)
+    units, p = held.sum(axis=0), hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
     if len(sums) < 2 or units.min() < 2:
         why = reason("too_few_differing_images" if len(sums) < 2 else "one_unit_in_group")
-        p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
         return _without_interval(float(np.ptp(mean)), p, n, why, between)
-    first, second = np.triu_indices(len(seen), k=1)
-    disjoint = (held.sum(axis=1) <= 1).all()
-    variance = (sums**2).sum(axis=0) * units / (units - 1) if disjoint else np.zeros(len(seen))
-    error, df = _welch_errors(variance, units, first, second) if disjoint else _shared_errors(sums, held, first, second)
-    if (variance > 0).all():
-        joint = _welch(mean, variance, units, confidence)
+    if (held.sum(axis=1) <= 1).all():
+        variance = (sums**2).sum(axis=0) * units / (units - 1)
+        error, df = _welch_errors(variance, units, first, second)
+        varies = (variance > 0).all()
+        joint = _welch(mean, variance, units, confidence) if varies else _hotelling(mean, sums, p, confidence)
     else:
-        p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
+        error, df = _shared_errors(sums, held, first, second)
         joint = _hotelling(mean, sums, p, confidence)
-    return _largest(np.abs(mean[first] - mean[second]), error, df, joint, n, confidence, "groups", between)
+    return _largest(apart, error, df, joint, n, confidence, "groups", between)
 
 
 class _JointTest(NamedTuple):
