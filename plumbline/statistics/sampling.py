@@ -21,7 +21,7 @@ _ROUNDS = 4
 _TABULATED = 1 << 22
 """Factorials of larger numbers are not tabulated: numpy draws then."""
 _WIDTH = 2 * np.sqrt(2 / np.e), 3 - 2 * np.sqrt(3 / np.e)
-_LEAST = 10, 50
+_FAR = 10, 50
 """Values further from the mean than so many standard deviations and units have a probability below 1e-20."""
 
 
@@ -33,7 +33,7 @@ def binomial(trials: Whole, share: float, *, draws: int, rng: np.random.Generato
 
     def moments(n: Whole) -> _Moments:
         mean = n * share
-        return _Moments(mean, mean * (1 - share), (n + 1) * share)
+        return _Moments(mean, mean * (1 - share), np.minimum((n + 1) * share, n))
 
     def log_mass(k: NDArray[np.int64], of: NDArray[np.float64], n: Whole) -> NDArray[np.float64]:
         return np.asarray(k * odds - of.take(k) - of.take(n - k))
@@ -116,7 +116,7 @@ class _Numbers(NamedTuple):
     ) -> NDArray[np.int64]:
         """Draw how often each value occurs, and their order."""
         mean, variance, _ = self.moments(*parameters)
-        reach = _LEAST[0] * np.sqrt(variance) + _LEAST[1]
+        reach = _FAR[0] * np.sqrt(variance) + _FAR[1]
         values = np.arange(max(0, int(mean - reach)), min(most, int(mean + reach)) + 1)
         mass = self.log_mass(values, _log_factorials(most), *parameters)
         mass = np.exp(mass - mass.max())
