@@ -262,7 +262,9 @@ class RankedGroups:
 
     def only(self, chosen: slice) -> RankedGroups:
         """Return some of the rankings."""
-        return replace(self, order=self.order[chosen])
+        few = replace(self, order=self.order[chosen])
+        vars(few)["codes"] = self.codes[chosen]  # where `cached_property` looks for them
+        return few
 
 
 def in_rank_order(codes: NDArray[np.integer], n_groups: int) -> RankedGroups:

@@ -206,7 +206,8 @@ def _estimate_gap(
     resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
 
     def summed(tables: NDArray[np.int64]) -> NDArray[np.int64]:
-        sums = tables @ np.arange(tables.shape[-1])
+        # Not `@`, which would turn whole numbers around in memory, where permutations come last.
+        sums = np.einsum("...c,c->...", tables, np.arange(tables.shape[-1]))
         return np.stack([sums, tables.sum(axis=-1) * (tables.shape[-1] - 1)], axis=-2)
 
     drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
