@@ -1,5 +1,6 @@
 """The command `plumbline`: thin over Dagster, so that whatever it does can be seen and repeated in the UI."""
 
+import atexit
 import gc
 
 import typer
@@ -68,6 +69,7 @@ def main() -> None:
     """Run the command line; errors that have a remedy are shown without a traceback."""
     # Modules make a million objects, nearly all of which stay: Python's own thresholds walk them over and over.
     gc.set_threshold(*_COLLECT_AFTER)
+    atexit.register(gc.freeze)  # and would be walked once more at the end
     run(_commands)
 
 

@@ -14,9 +14,13 @@ ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 from plumbline.checkpoints.operators import declare_missing_operators  # noqa: E402
 
 LIBRARIES = (
-    "orchestration.definitions", "open_clip", "transformers", "scipy.stats", "statsmodels.api", "mlflow.tracking",
-    "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.tracking.sqlalchemy_workspace_store",
-)  # fmt: skip
+    "orchestration.definitions",
+    "open_clip",
+    "transformers",
+    "mlflow.tracking",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+)
 
 declare_missing_operators()
 for _library in LIBRARIES:

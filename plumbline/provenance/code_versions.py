@@ -43,7 +43,7 @@ _BY_NAME = "import_class"
 _LIBRARIES = {
     name: name
     for name in (
-        "numpy", "scipy", "statsmodels", "polars", "pyarrow", "torch", "torchvision", "transformers", "tokenizers",
+        "numpy", "scipy", "polars", "pyarrow", "torch", "torchvision", "transformers", "tokenizers",
         "timm", "simplejpeg", "jinja2",
     )
 } | {"PIL": "pillow", "open_clip": "open_clip_torch", "vl_convert": "vl-convert-python"}  # fmt: skip

@@ -29,8 +29,8 @@ from typing import NoReturn
 PROJECT = Path(__file__).parents[2]
 LIBRARIES = (
     "dagster._core.workspace.context", "great_expectations", "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "statsmodels.api",
-    "transformers", "typer.main", "watchdog.observers",
+    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracking", "open_clip", "transformers",
+    "typer.main", "watchdog.observers",
 )  # fmt: skip
 
 
