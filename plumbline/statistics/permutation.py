@@ -150,14 +150,6 @@ def _lengths(r: int, *, most: int | None = None) -> list[int]:
     return [k for k in (int(share * r) for share in _TAILS) if _FEWEST <= k <= (r if most is None else most)]
 
 
-def critical_values(draws: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
-    """Return what a value must exceed for its p among (r,) draws to be at most each of the levels.
-
-    nan where no value has so small a p, see `tail_p_values`.
-    """
-    return _critical_values(_largest(draws, levels), len(draws), levels)
-
-
 def _largest(draws: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
     """Return the largest of (r,) draws, ascending: as many as a tail or a level needs."""
     r = len(draws)
@@ -172,8 +164,18 @@ def _top(draws: NDArray[Any], k: int) -> NDArray[Any]:
     return np.sort(np.partition(draws, [first, -1], axis=-1)[..., first:], axis=-1)
 
 
-def _critical_values(top: NDArray[np.float64], r: int, levels: Sequence[float]) -> NDArray[np.float64]:
-    """Return the critical values that the largest of r draws give."""
+def critical_values(top: NDArray[np.float64], r: int, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return what a value must exceed for its p among r draws to be at most each of the levels.
+
+    nan where no value has so small a p, see `tail_p_values`.
+
+    Parameters
+    ----------
+    top : (k,) float
+        The largest of the draws, ascending: as many as a tail or a level needs.
+    r : int
+    levels : (l,) float
+    """
     critical = _critical(top[None], r, levels)[0]
     for i, level in enumerate(levels):
         # Of values of few kinds half way to the next, as in a correction for continuity.
@@ -209,7 +211,7 @@ def critical_values_elsewhere(
     varying = _few_decide(top, r, few) if few else None
     if varying is None:
         few = ()
-    alone = _critical_values(top, r, [level for level in levels if level not in few])
+    alone = critical_values(top, r, [level for level in levels if level not in few])
     steady = iter(np.where(np.isnan(alone), np.inf, alone))
     required = np.empty((len(levels), tests))
     for row, level in zip(required, levels):

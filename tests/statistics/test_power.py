@@ -168,17 +168,20 @@ def test_a_ratio_of_means_is_told_above_1():
     assert 1.1 < told.at_05 < told.at_002 < 1.5
 
 
+def critical(draws, levels):
+    return critical_values(np.sort(draws), len(draws), levels)
+
+
 def test_the_critical_value_is_what_p_follows_from():
     rng = np.random.default_rng(9)
     draws = np.abs(rng.standard_normal(10_000))
-    critical = critical_values(draws, (0.05, 0.002, 1e-5))
-    for level, value in zip((0.05, 0.002, 1e-5), critical):
+    for level, value in zip((0.05, 0.002, 1e-5), critical(draws, (0.05, 0.002, 1e-5))):
         below, above = upper_p_values([value - 1e-6, value + 1e-6], np.stack([draws, draws]))
         assert above <= level * (1 + 1e-3) and below >= level * 0.999
-    largest = critical_values(draws, (1e-4,))
+    largest = critical(draws, (1e-4,))
     assert largest == [draws.max()], "p of 10,000 draws is at most .0001 above all of them"
-    assert np.isnan(critical_values(draws[:500], (1e-4,))).all()
-    assert critical_values(np.arange(1000) % 3.0, (0.05,)) == [2.0]
+    assert np.isnan(critical(draws[:500], (1e-4,))).all()
+    assert critical(np.arange(1000) % 3.0, (0.05,)) == [2.0]
 
 
 def ranges(rng, tests, *, groups, size, pooled=None):
@@ -191,7 +194,7 @@ def ranges(rng, tests, *, groups, size, pooled=None):
 def test_what_other_tests_require_is_as_spread_as_their_own_draws():
     rng, levels = np.random.default_rng(10), (0.002, 1e-4, 1e-5)
     draws = ranges(rng, 120, groups=2, size=1)
-    own = np.stack([critical_values(each, levels) for each in draws])
+    own = np.stack([critical(each, levels) for each in draws])
     elsewhere = np.stack([critical_values_elsewhere(each, levels) for each in draws[:20]])
     assert (elsewhere[:, 0] == elsewhere[:, 0, :1]).all(), "twenty draws decide: taken for that of every test"
     for i in (1, 2):
@@ -204,7 +207,7 @@ def test_a_difference_is_told_only_where_four_in_five_tests_can_have_so_small_a_
     """A range of small counts has few values: most tests find no tail, and their p ends at 1 / 10,001."""
     rng, levels = np.random.default_rng(11), (1e-4, 1e-5)
     draws = ranges(rng, 60, groups=3, size=1000, pooled=0.1)
-    without = np.mean([np.isnan(critical_values(each, levels)[1]) for each in draws])
+    without = np.mean([np.isnan(critical(each, levels)[1]) for each in draws])
     elsewhere = np.mean([np.isinf(critical_values_elsewhere(each, levels)[1]).mean() for each in draws[:20]])
     assert 0.4 < without < 0.95 and elsewhere == pytest.approx(without, abs=0.15)
     far = np.linspace(0, 0.2, 41)
@@ -224,7 +227,7 @@ def test_four_in_five_exceed_their_own_draws():
     simulated = shifts[:, None] + error * rng.standard_normal(400)
     told = np.mean([detectable_of(each, simulated, shifts) for each in null[:20]], axis=0)
     for i in (2, 3):
-        required = np.array([critical_values(each, LEVELS)[i] for each in null[20:]])
+        required = np.array([critical(each, LEVELS)[i] for each in null[20:]])
         assert np.mean(stats.norm.sf(required - told[i])) == pytest.approx(0.81, abs=0.05)
 
 
