@@ -30,8 +30,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
     return {
         "met": NOTHING_DECLARED
         if frame.is_empty()
-        else f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, "
-        f"over {frame.height} rows",
+        else f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, over {_rows(frame)}",
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
         "page": dg.MetadataValue.md(f"[the validation]({served.QUALITY}/pages/{outcome.docs.rpartition('/')[2]})"),
@@ -43,8 +42,12 @@ def _describe(frame: pl.DataFrame, outcome: Validation) -> str:
     if frame.is_empty():
         return NOTHING_DECLARED
     if outcome.passed:
-        return f"{outcome.expectations} expectations met over {frame.height} rows"
+        return f"{outcome.expectations} expectations met over {_rows(frame)}"
     return "; ".join(f"{u['expectation']} on {u['on']}: {u['observed']}" for u in outcome.unmet)
+
+
+def _rows(frame: pl.DataFrame) -> str:
+    return f"{frame.height:,} row{'' if frame.height == 1 else 's'}"
 
 
 def outcome_row(

@@ -19,6 +19,13 @@ def test_every_pinned_version_is_locked_with_its_files():
     assert not missing, "make hashes"
 
 
+def test_every_locked_name_is_pinned():
+    """Whatever pip may install on any platform, such as CUDA's libraries: a release of today is not in the lock."""
+    pins = dict(line.split("==") for line in CONSTRAINTS.read_text("utf-8").split())
+    pinned = {(normal(name), version) for name, version in pins.items()}
+    assert set(locked(HASHES.read_text("utf-8"))) == pinned
+
+
 def test_nothing_that_the_project_asks_for_is_left_out():
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
     asked = project["dependencies"] + [each for extra in project["optional-dependencies"].values() for each in extra]
