@@ -162,8 +162,8 @@ class Alternatives:
             moved = self._moved_by(way, ratio=ratio)
             detectable = Detectable()
             if moved is not None:
-                shifts, found = len(moved.wider), statistic(moved.counts, moved.sizes)
-                simulated, true = found[shifts:].reshape(shifts, -1), found[:shifts]
+                shifts, values = len(moved.wider), statistic(moved.counts, moved.sizes)
+                simulated, true = values[shifts:].reshape(shifts, -1), values[:shifts]
                 detectable = detectable_of(null, simulated, true, parity=parity, least_p=least_p, wider=moved.wider)
             if not np.isnan(detectable.at_05):
                 break

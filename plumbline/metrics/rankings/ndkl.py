@@ -434,10 +434,10 @@ def _of_rankings(
     n, size, shares = labels.shape[1], np.array(sizes), _shares(sizes, desired)
     apart = group_apart(size, desired)
     ends = np.cumsum(size)
-    own = slice(ends[apart] - size[apart], ends[apart])
+    of_apart = slice(ends[apart] - size[apart], ends[apart])
     score = ndtri(np.arange(1, n + 1) / (n + 1))
     preferences = _PREFERENCES * np.sqrt(1 / max(size[apart], 1) + 1 / max(n - size[apart], 1))
-    found = []
+    blocks = []
     for few in _few_at_once(labels):
         ranks = _ranks_by_group(few, len(size))
         # How many images of the group stand above each rank of each ranking.
@@ -448,13 +448,13 @@ def _of_rankings(
         simulated = []
         for preference in preferences:
             better = np.searchsorted(score - preference, score, side="right").take(ranks)
-            better[:, own] = np.searchsorted(score, score - preference).take(ranks[:, own])
+            better[:, of_apart] = np.searchsorted(score, score - preference).take(ranks[:, of_apart])
             others = of_group.ravel().take(better + rows)
             moved = ranks - before + others
-            moved[:, own] = (before + better - others)[:, own]
+            moved[:, of_apart] = (before + better - others)[:, of_apart]
             simulated.append(_sums_of_ranks(moved, size).against(shares))
-        found.append(simulated)
-    values = np.concatenate(found, axis=1)
+        blocks.append(simulated)
+    values = np.concatenate(blocks, axis=1)
     return detectable_of(chance, values, values.mean(axis=1), least_p=least_p)
 
 
