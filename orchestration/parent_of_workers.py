@@ -18,8 +18,11 @@ PROCESSES: Any = multiprocessing.get_context("forkserver" if sys.platform == "li
 
 
 def import_ahead() -> None:
-    """Begin to make the imports of workers, before it is known that there is something to do for several."""
-    if usable_cores() > 1:
+    """Begin to make the imports of workers, before it is known that there is something to do for several.
+
+    Not on a machine that is busy: there is no core then that has nothing to do.
+    """
+    if os.getloadavg()[0] < usable_cores() > 1:
         import_for_workers()
 
 
