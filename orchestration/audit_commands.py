@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.audit_file import set_environment, workspace_of
+from orchestration.audit_file import workspace_of
 from orchestration.parent_of_workers import import_ahead
 from plumbline.commands.terminal import (
     ConfigOption,
@@ -61,17 +61,15 @@ def audit_command(
     Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
     Exits with 1 if any step failed.
     """
-    start = time.monotonic()
-    if not dry_run:
-        set_environment(config)
-        import_ahead()
-    workspace = workspace_of(config)
+    start, workspace = time.monotonic(), workspace_of(config)
     from plumbline.commands.audit_files import AskedByOptions
 
     options = AskedByOptions.of(model, images, labels, map_, dataset, suite, config=config)
     if options is not None:
         workspace = workspace_of(options.write(workspace.home / "audit.yaml"))
     audited = workspace.audit
+    if not dry_run and audited.devices != 1:
+        import_ahead()  # what it imports is of the audit file that is now in force
     console.print(f"[bold]{safe(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
     from assets.plans import recorded
     from orchestration.audit_plan import AuditPlan

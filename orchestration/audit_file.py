@@ -12,14 +12,6 @@ if TYPE_CHECKING:
 
 def workspace_of(config: Path | None) -> Workspace:
     """Return the workspace of the audit file that is named; from here on no hub is asked for anything."""
-    set_environment(config)
-    from resources.workspace import Workspace
-
-    return Workspace.from_environment()
-
-
-def set_environment(config: Path | None) -> None:
-    """Set what this process, and all that are started from here, know of the audit file that is named."""
     from plumbline.commands.places import FOLDER, here
 
     # Servers and runs that are started from here read the same paths, wherever they run.
@@ -28,3 +20,6 @@ def set_environment(config: Path | None) -> None:
         os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
     # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
+    from resources.workspace import Workspace
+
+    return Workspace.from_environment()
