@@ -27,7 +27,10 @@ def import_ahead() -> None:
 
 
 def import_for_workers() -> None:
-    """Begin to start the process that workers are forked from, unless it is there; return at once."""
+    """Begin to start the process that workers are forked from, unless it is there; return at once.
+
+    That process ends with the thread that calls this: it must live as long as its workers are wanted.
+    """
     if PROCESSES.get_start_method() != "forkserver":
         return
     from multiprocessing import forkserver

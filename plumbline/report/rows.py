@@ -54,12 +54,14 @@ _by_metric: dict[int, tuple[pl.DataFrame, dict[tuple[Any, ...], pl.DataFrame]]] 
 
 def _of_metric(table: pl.DataFrame, metric: str) -> pl.DataFrame:
     """Return the rows of one metric of a large table, which is cut up once: a report asks it a thousand times."""
-    if id(table) not in _by_metric:
+    kept = _by_metric.get(id(table))
+    if kept is None:
         while len(_by_metric) >= _MOST_TABLES:
-            del _by_metric[next(iter(_by_metric))]
+            _by_metric.pop(next(iter(_by_metric), 0), None)
         # The table is kept beside its parts: its id is its own as long as it is there.
-        _by_metric[id(table)] = table, table.partition_by("metric", as_dict=True, maintain_order=True)
-    return _by_metric[id(table)][1].get((metric,), table.clear())
+        kept = table, table.partition_by("metric", as_dict=True, maintain_order=True)
+        _by_metric[id(table)] = kept
+    return kept[1].get((metric,), table.clear())
 
 
 def first(table: pl.DataFrame, **conditions: str | tuple[str, ...] | None) -> Row | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -178,6 +178,8 @@ def resample_top_counts(ranked: NDArray[np.integer], draws: TopDraws, *, n_group
         Group code at every rank, best first.
     draws : TopDraws
         Of the same n.
+    n_groups : int
+        At least 2.
 
     Returns
     -------
@@ -325,7 +327,10 @@ def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: i
 
 def top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> NDArray[np.int64]:
     """Return how many of the k best of each ranking are of each group: (m, n) codes to (m, g) int64."""
-    return np.stack([np.bincount(codes, minlength=n_groups) for codes in ranked[:, :k]])
+    counts = np.empty((len(ranked), n_groups), dtype=np.int64)
+    for row, codes in zip(counts, ranked[:, :k]):
+        row[:] = np.bincount(codes, minlength=n_groups)
+    return counts
 
 
 # --- Null distribution of top-k counts: a ranking that is independent of the groups.
@@ -398,12 +403,13 @@ def null_top_counts(sizes: tuple[int, ...], k: int, *, permutations: int, seed: 
     return drawn
 
 
-def random_rankings(sizes: tuple[int, ...], *, rankings: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return the groups by rank, (rankings, n) uint8 or uint16, of images in random orders, all equally likely.
+def random_rankings(sizes: tuple[int, ...], *, rankings: int, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+    """Yield the groups by rank, (b, n) uint8 or uint16, of images in random orders, all equally likely.
 
-    Each image is of a group independently with about the right probability; then images that are picked at random go
-    from groups of too many to that of most too few. Both steps treat every rank alike, so that every order of the sizes
-    is as likely as any other, in a tenth of the time of shuffling.
+    `rankings` rows in all, in blocks of bounded memory. Each image is of a group independently with about the right
+    probability; then images that are picked at random go from groups of too many to groups of too few, in their order.
+    Both steps treat every rank alike, so that every order of the sizes is as likely as any other. Shuffling takes ten
+    times as long.
 
     Parameters
     ----------
@@ -414,14 +420,13 @@ def random_rankings(sizes: tuple[int, ...], *, rankings: int, rng: np.random.Gen
     n, g = int(size.sum()), len(size)
     near = np.searchsorted(np.cumsum(size), (np.arange(2**16) + 0.5) * (n / 2**16), side="right")
     near = near.astype(np.uint8 if g <= 256 else np.uint16)
-    codes = np.empty((rankings, n), dtype=near.dtype)
     step = max(1, _TOSSED_AT_ONCE // n)
     for start in range(0, rankings, step):
-        part = codes[start : start + step]
-        tossed = rng.integers(0, 2**64, size=part.size // 4 + 1, dtype=np.uint64).view(np.uint16)
-        part[...] = near[tossed[: part.size].reshape(part.shape)]
-        _deal_surplus(part, size, rng)
-    return codes
+        rows = min(step, rankings - start)
+        tossed = rng.integers(0, 2**64, size=rows * n // 4 + 1, dtype=np.uint64).view(np.uint16)
+        codes = near[tossed[: rows * n].reshape(rows, n)]
+        _deal_surplus(codes, size, rng)
+        yield codes
 
 
 def _deal_surplus(codes: NDArray[Any], size: NDArray[np.int64], rng: np.random.Generator) -> None:

@@ -1,11 +1,15 @@
 """The command of the installed package, as somebody meets it who has a folder of people, a table and a checkpoint."""
 
+import os
+
 import polars as pl
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from documentation.repository_pages import PROJECT
+from orchestration import audit_commands
+from orchestration.command_line import app as pipeline
 from plumbline.commands.audit_files import encoder_ids
 from plumbline.commands.main import app
 from plumbline.config.file import read_audit
@@ -183,3 +187,22 @@ def test_checkpoints_of_one_name_have_ids_of_their_own():
     ]
     assert list(encoder_ids(models)) == ["tiny-epoch_3", "wide-epoch_3", "clip", "clip-2", "epoch_3.pt"]
     assert list(encoder_ids(models).values()) == models
+
+
+def test_workers_import_once_the_audit_file_is_final(here, monkeypatch):
+    """The definitions that they import are of the audit file in force, which options write; another lies beside it."""
+    run("init", "staff", "--model", CHECKPOINT)
+    in_force = []
+
+    def stop():
+        in_force.append(os.environ["PLUMBLINE_AUDIT"])
+        raise PlumblineError("seen")
+
+    monkeypatch.setattr(audit_commands, "import_ahead", stop)
+    for variable in ("HF_HUB_OFFLINE", "PLUMBLINE_FOLDER", "PLUMBLINE_AUDIT"):
+        monkeypatch.setenv(variable, "")  # what the command sets goes with the test
+        monkeypatch.delenv(variable)
+    options = ["--model", CHECKPOINT, "--images", "staff/photos", "--labels", "staff/people.csv", "--suite", "crime"]
+    with pytest.raises(PlumblineError, match="seen"):
+        CliRunner().invoke(pipeline, ["audit", *map(str, options)], catch_exceptions=False)
+    assert in_force == [str(here / ".plumbline" / "audit.yaml")]

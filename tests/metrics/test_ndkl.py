@@ -95,7 +95,7 @@ def test_images_of_a_preferred_group_stand_where_their_scores_put_them(monkeypat
     sizes = (40, 45, 80)
     monkeypatch.setattr(module, "detectable_of", lambda chance, simulated, *_, **__: simulated)
     monkeypatch.setattr(module, "AT_ONCE", 340)  # two rankings at a time
-    labels = random_rankings(sizes, rankings=5, rng=np.random.default_rng(0))
+    labels = np.concatenate([*random_rankings(sizes, rankings=5, rng=np.random.default_rng(0))])
     simulated = module._of_rankings(labels, sizes, desired, np.zeros(9), 0.0)
     shares = np.full(3, 1 / 3) if desired == "equal" else np.array(sizes) / 165
     score, error = stats.norm.ppf(np.arange(1, 166) / 166), np.sqrt(1 / sizes[apart] + 1 / (165 - sizes[apart]))

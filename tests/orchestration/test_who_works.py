@@ -1,13 +1,18 @@
 """Which items of an audit are worked on where, and by how many."""
 
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 
 from orchestration import workers
 from orchestration.instance import pool_slots
-from orchestration.items import Item
+from orchestration.items import Done, Item
+from orchestration.parent_of_workers import PROCESSES
 from orchestration.workers import next_item, number_of_workers
 from plumbline.config.audit import Audit
 
@@ -87,3 +92,44 @@ def test_after_an_audit_that_was_killed_the_pool_has_its_own_limit_again():
         with pool_slots(instance, "gpu", 2):
             pass
         assert storage.get_pool_limits() == [] and not kept.exists()
+
+
+class Runner:
+    """Stands in for what computes items; takes note of the order."""
+
+    def __init__(self, log):
+        self.log = log
+        self.workspace = SimpleNamespace(audit=SimpleNamespace(lvlms={}, device="cpu"))
+        self.plan = SimpleNamespace(anew=set(), did=None)
+
+    def run(self, item):
+        self.log.append(item.key)
+        return Done()
+
+
+class AnsweringWorkers(workers.Workers):
+    """Workers that are threads of this process and do nothing."""
+
+    def _start(self, number):
+        ours, theirs = PROCESSES.Pipe()
+
+        def work():
+            with suppress(EOFError):
+                while True:
+                    self.runner.run(theirs.recv().item)
+                    theirs.send(Done())
+
+        thread = Thread(target=work)
+        thread.start()
+        return workers._Worker(number, thread, ours)
+
+
+@pytest.mark.parametrize("place", [workers.ThisProcess, partial(AnsweringWorkers, number=2)], ids=["one", "several"])
+@pytest.mark.parametrize("steps", [0, 2, 40])
+def test_what_is_to_be_done_meanwhile_is_done_once_and_in_order(place, steps):
+    log, done = [], []
+    worked = place(Runner(log))
+    with worked if isinstance(worked, workers.Workers) else nullcontext():
+        finished = [*worked.run([A1, B1, C1], {}, meanwhile=[partial(done.append, i) for i in range(steps)])]
+    assert {each.item for each in finished} == {A1, B1, C1} and len(log) == 3
+    assert done == [*range(steps)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, hypergeom
 
+from plumbline.errors import MetricError
 from plumbline.statistics import sampling
 from plumbline.statistics.sampling import binomial, hypergeometric
 
@@ -81,3 +82,16 @@ def test_the_box_of_proposals_holds_every_value():
             distance = np.maximum(np.abs(k - mean - 0.5), np.abs(k + 0.5 - mean)) * np.sqrt(mass / mass.max())
             width = sampling._WIDTH[0] * np.sqrt(variance + 0.5) + sampling._WIDTH[1]
             assert distance.max() <= width / 2
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.3, np.nan])
+def test_a_share_outside_0_and_1_is_refused(share):
+    with pytest.raises(MetricError, match=r"\[0, 1\]"):
+        binomial(5, share, draws=3, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("trials", "share"), [(1000, 0.001), (5000, 1e-6), (3, 0.3), (2000, 1 - 1e-3)])
+def test_rare_and_nearly_sure_successes_have_their_law(trials, share):
+    """Where the mean is near 0 or n the box around the mass is tightest."""
+    rng, each = np.random.default_rng(6), np.full(DRAWS, trials)
+    assert fits(binomial(each, share, draws=DRAWS, rng=rng), partial(binom.pmf, n=trials, p=share)) > 1e-4

@@ -51,7 +51,7 @@ def test_tops_by_chance_are_multivariate_hypergeometric():
 @pytest.mark.parametrize("sizes", [(2, 1, 3), (1, 1, 1, 1), (4, 2), (5, 0, 1), (3,)])
 def test_random_rankings_are_all_orders_equally_often(sizes):
     orders = sorted(set(permutations(np.repeat(np.arange(len(sizes)), sizes).tolist())))
-    drawn = random_rankings(sizes, rankings=20_000, rng=np.random.default_rng(3))
+    drawn = np.concatenate([*random_rankings(sizes, rankings=20_000, rng=np.random.default_rng(3))])
     values, times = np.unique(drawn, axis=0, return_counts=True)
     assert [tuple(value) for value in values.tolist()] == orders
     assert len(orders) == 1 or stats.chisquare(times).pvalue > 1e-4
@@ -60,7 +60,9 @@ def test_random_rankings_are_all_orders_equally_often(sizes):
 @pytest.mark.parametrize("sizes", [(300, 2, 698), (40,) * 25, (1,) * 300 + (700,)])
 def test_random_rankings_have_the_sizes_and_favour_no_rank(sizes, monkeypatch):
     monkeypatch.setattr(rankings, "_TOSSED_AT_ONCE", 150 * sum(sizes))
-    drawn = random_rankings(sizes, rankings=400, rng=np.random.default_rng(4))
+    blocks = [*random_rankings(sizes, rankings=400, rng=np.random.default_rng(4))]
+    assert [len(block) for block in blocks] == [150, 150, 100], "no more are in memory at a time"
+    drawn = np.concatenate(blocks)
     assert drawn.dtype == (np.uint8 if len(sizes) <= 256 else np.uint16)
     for row in drawn:
         np.testing.assert_array_equal(np.bincount(row, minlength=len(sizes)), sizes)

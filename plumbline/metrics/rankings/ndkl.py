@@ -279,7 +279,7 @@ def ndkl_by_chance(sizes: tuple[int, ...], *, permutations: int, seed: int) -> N
     """
     rng = generator(seed, "NDKL by chance", *sizes, permutations)
     drawn = random_rankings(sizes, rankings=permutations, rng=rng)
-    parts = [ndkl_sums(few, len(sizes)) for few in _few_at_once(drawn)]
+    parts = [ndkl_sums(few, len(sizes)) for block in drawn for few in _few_at_once(block)]
     return NdklSums(np.concatenate([part.entropy for part in parts]), np.concatenate([part.weight for part in parts]))
 
 
@@ -416,7 +416,7 @@ def _detectable(
 def _detectable_by_chance(sizes: tuple[int, ...], desired: Shares, permutations: int, seed: int) -> Detectable:
     chance = ndkl_by_chance(sizes, permutations=permutations, seed=seed).against(_shares(sizes, desired))
     rng = generator(seed, "NDKL of a preference", *sizes)
-    labels = random_rankings(sizes, rankings=_draws(sum(sizes)), rng=rng)
+    labels = np.concatenate([*random_rankings(sizes, rankings=_draws(sum(sizes)), rng=rng)])
     return _of_rankings(labels, sizes, desired, chance, 0.0)
 
 
