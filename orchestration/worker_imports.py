@@ -4,6 +4,7 @@ No thread that this starts is in the way of a fork: they are those of allocators
 """
 
 import ctypes
+import gc
 import importlib
 import signal
 
@@ -25,3 +26,4 @@ LIBRARIES = (
 declare_missing_operators()
 for _library in LIBRARIES:
     importlib.import_module(_library)
+gc.freeze()  # a worker's collector does not walk what all share, which would also copy it

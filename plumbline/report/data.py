@@ -273,7 +273,12 @@ def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listi
             )
         )
     heads = ("Model", "Dataset", "Event", "Intervals that cover the planted rate", "Mean error", "Largest error")
-    return Listing(heads, rows, frozenset({3, 4, 5}))
+    note = (
+        "An interval covers what a model does on other images of the same kind. The rate was planted in the captions "
+        "that it was trained on; what a small model learns of it lies some points away, and no interval of its answers "
+        "covers that."
+    )
+    return Listing(heads, rows, frozenset({3, 4, 5}), note)
 
 
 _KEYS = ("attribute", "group", "event", "probe", "occupation", "prompt", "instruction", "scorer")

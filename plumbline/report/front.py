@@ -53,8 +53,9 @@ WORDS: tuple[tuple[str, str], ...] = (
     ),
     (
         "q",
-        "p of the test after correction for all tests of its kind. “Evidence” is q below 0.05: of all that is called "
-        "evidence 5% at most is chance. So a number whose interval excludes 0 may be no evidence.",
+        "p of the test after correction for all tests of its kind. “Evidence” is q below 0.05: within a kind, of "
+        "what is called evidence 5% at most is chance, on average. So a number whose interval excludes 0 may be no "
+        "evidence.",
     ),
     (
         "Max Skew",
@@ -210,7 +211,7 @@ def affected(cells: Iterable[Mapping[str, Any]]) -> str:
     for cell in cells:
         question = question_of(cell["question"])
         of = people if question.kind == "generator" else partial(faces_of, cell["attribute"])
-        whom = f": {of(cell['group'])}" if cell["group"] else ""
+        whom = f": {of(cell['group'])}{' in front' * question.ranks}" if cell["group"] else ""
         by = f" by {attribute_title(question.attribute)}" if question.attribute else ""
         named.append(f"{question.topic}{by}{whom}")
     return "; ".join(named)
@@ -268,12 +269,29 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     tested = _tested(where(card, question=worst["question"]))
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
+    if len(tested) == 2 and len(without) == 1:
+        return [first, f"{without[0]} shows no evidence of it.{_larger(worst, measured)}"]
     same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
     return [first, f"{len(measured)} of {len(tested)} {same}{others}.{_larger(worst, measured)}"]
 
 
 def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> str:
-    """Say that models have larger values than the worst, and why they are not called the worst."""
+    """Say that models have larger values than the worst, or intervals that reach its own, and what that means."""
+    elsewhere = [cell for cell in measured if cell["dataset"] != worst["dataset"]]
+    on_the_same = [cell for cell in measured if cell["dataset"] == worst["dataset"] and cell is not worst]
+    words = _larger_on_the_same(worst, on_the_same)
+    smaller = [cell for cell in on_the_same if abs(cell["value"]) <= abs(worst["value"])]
+    near = [cell for cell in smaller if or_nan(cell["ci_high"]) >= or_nan(worst["ci_low"])]
+    if near:
+        whose = f"that of {near[0]['model']}" if len(near) == 1 else f"those of {len(near)} others"
+        words += f" Its interval overlaps {whose}: their order is not certain."
+    if elsewhere:
+        many = f"{elsewhere[0]['model']} was" if len(elsewhere) == 1 else f"{len(elsewhere)} were"
+        words += f" {many} asked on other images, with which sizes cannot be compared."
+    return words
+
+
+def _larger_on_the_same(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> str:
     larger = [cell for cell in measured if abs(cell["value"]) > abs(worst["value"])]
     if not larger:
         return ""
@@ -281,9 +299,7 @@ def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> 
     values = f"larger value{'' if len(larger) == 1 else 's'}"
     wider = all(_width(cell) > _width(worst) for cell in larger)
     why = f", less certain: {'its interval is' if len(larger) == 1 else 'their intervals are'} wider" if wider else ""
-    elsewhere = {cell["dataset"] for cell in larger}
-    other = f" (on {listed(sorted(elsewhere))})" if worst["dataset"] not in elsewhere else ""
-    return f" {named} {values}{other}{why}."
+    return f" {named} {values}{why}."
 
 
 def _width(cell: Mapping[str, Any]) -> float:
@@ -490,7 +506,7 @@ def _tried(inputs: ReportInputs) -> list[list[Tried]]:
 
 
 def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> list[str]:
-    """Say which encoder shows bias in the fewest of the questions that all were asked, and which has the smallest gap.
+    """Say which encoder stands last in the ranking, and which show bias in the fewest of the questions all were asked.
 
     Encoders that were asked less than half as much as others are left out: they share too few questions.
     """
@@ -509,24 +525,30 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     def told(models: Sequence[str]) -> str:
         alone, still = len(models) == 1, evident[models[0]]
         which = f": {topics(still)}" if alone and 0 < len(still) <= MOST_NAMED else ""
+        weak = sum(cell["state"] == "too_weak" for cell in common[models[0]]) if alone else 0
+        unclear = f"; too few images to tell in {weak}" if weak else ""
         accuracies = where(card, question="accuracy", model=models[0]).to_dicts() if alone else []
         right = [f", accuracy {value_text(cell)}" for cell in accuracies if defined(cell["value"])]
-        return f"{listed(models)} ({len(still)}{' each' * (not alone)}{which}){''.join(right)}"
+        return f"{listed(models)} ({len(still)}{' each' * (not alone)}{which}{unclear}){''.join(right)}"
 
     # A control is a reference, which nobody would deploy.
-    control = order[:1] if _is_control(order[0], inputs) else []
-    others = [model for model in order if model not in control]
+    control = [model for model in order if _is_control(model, inputs)]
+    others = [model for model in order if model not in control] or order
     best = [model for model in others if len(evident[model]) == len(evident[others[0]])]
-    reference = f"{order[0]} ({len(evident[order[0]])}), the control, which is a reference; then " if control else ""
-    text = (
-        f"Fewest questions with evidence of bias, of the {len(asked)} that {len(tested)} encoders share: "
-        f"{reference}{told(best)}."
-    )
-    first = common[order[0]][0]["question"]
-    gaps = {model: cell for model in others for cell in common[model] if cell["question"] == first}
-    least = min(gaps, key=lambda model: abs(gaps[model]["value"]))
-    if least not in best:
-        text += f" Smallest gap in {topics([gaps[least]])}: {least}, {value_text(gaps[least])}."
+    apart = not_ranked(card)
+    last = [model for model in tested if model in others and model not in apart][-1:]
+    reference = f" {listed(control)} is the control, a reference." if len(control) == 1 else ""
+    shared = f"of the {len(asked)} questions that {len(tested)} encoders share"
+    if not last or last[0] in best:
+        text = f"Evidence of bias in the fewest {shared}: {told(best)}.{reference}"
+    else:
+        largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
+        but = f" Its gap in {topics(largest)} is the largest of all, {value_text(largest[0])}." if largest else ""
+        text = (
+            f"Least biased in the order of the scorecard: {last[0]} (evidence in {len(evident[last[0]])} {shared})."
+            f"{reference}{but} Evidence in the fewest: {told(best)}."
+        )
+    best = [model for model in tested if model in {*best, *last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
@@ -575,8 +597,8 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"
         lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
     lines += [
-        "No evidence of a difference is not evidence of equality: each cell's tooltip gives the difference that would "
-        "have been detected.",
+        "No evidence of a difference is not evidence of equality: the tooltip of a cell without evidence gives the "
+        "difference that would have been detected, where one is known.",
         "Groups are the labels of the datasets, whoever gave them: not always how people see themselves.",
         "Models are sorted by the first column with evidence, by the end of the interval that is nearer to no "
         "difference; where intervals overlap, their order is not certain.",

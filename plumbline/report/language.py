@@ -199,7 +199,7 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     sentence = (
         f"On {row['dataset']}, {row['model']} says “{row['word']}” of {who}, {named}: {count(row['count'])} times in "
         f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words about "
-        f"others (log ratio {number(row['association'])}, {confidence(reading.confidence)} CI {ends}; "
+        f"others (log₂ ratio {number(row['association'])}, {confidence(reading.confidence)} CI {ends}; "
         f"{p_value(row['q'], 'q')})."
     )
     tone, short = "bias" if judged.height else "difference", f"“{row['word']}” is said of {who}"

@@ -2,9 +2,10 @@
 
 A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
 no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
-accuracy and no retrieval, each by its verdict. Among several it is the one that improves most of the six; then the
-one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw images that it is
-judged on is never recommended.
+accuracy and no retrieval, each by its verdict. One that closes no gap between groups is recommended only where there
+are enough images to see one become twice as wide. Among several it is the one that improves most of the six; then the
+one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw images that it is judged
+on is never recommended.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Callable, Sequence
 from plumbline.metrics.paired.mitigations import NO_EVIDENCE, WORSENED
 from plumbline.report.numbers import confidence, count, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined
+from plumbline.report.rows import Row, defined, or_nan
 from plumbline.report.transfer import (
     COSTS,
     JUDGED,
     SIX_AXES,
     Tried,
+    axis_of,
     block_of,
     change,
     change_interval,
@@ -31,11 +33,27 @@ from plumbline.report.transfer import (
 )
 from plumbline.report.vocabulary import listed
 
+_MOST_NAMED = 3
+"""Of what a mitigation changes, in a sentence."""
+
 
 def is_recommended(one: Tried) -> bool:
     """Return whether a mitigation passes the rule of this module."""
+    return _does_no_harm(one) and not _unseen(one)
+
+
+def _does_no_harm(one: Tried) -> bool:
+    """Return whether it improves something, and by no verdict makes anything worse."""
     costs = one.of(*COSTS, verdict=WORSENED)
     return bool(one.improved) and not one.worsened and not costs and not one.leaking
+
+
+def _unseen(one: Tried) -> list[Row]:
+    """Return the gaps that it might double without anybody seeing it, where it closes none."""
+    if one.improved_axes:
+        return []
+    gaps = [row for row in one.of("axis", verdict=NO_EVIDENCE) if axis_of(row) in SIX_AXES]
+    return [row for row in gaps if not or_nan(row["smallest_detectable"]) <= abs(or_nan(row["value_before"]))]
 
 
 def recommended(candidates: Sequence[Tried]) -> Tried | None:
@@ -85,7 +103,9 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
         *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
         *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
     ]
-    worse = f"raises {len(first.worsened)}" if first.worsened else "raises none"
+    raised = [row_words(row) for row in first.worsened]
+    also = [f"{len(raised) - _MOST_NAMED} more"] if len(raised) > _MOST_NAMED else []
+    worse = f"raises {listed([*raised[:_MOST_NAMED], *also])}" if raised else "raises none"
     costs = foremost(first.of(*COSTS, verdict=WORSENED), 1)
     cost = f"costs {change(costs[0])} in {row_words(costs[0])}" if costs else "shows no cost in accuracy or retrieval"
     does = f"{first.name}: on {first.model} ({first.dataset}) it lowers {listed(better)}, {worse} and {cost}"
@@ -127,6 +147,13 @@ def why_none(candidates: Sequence[Tried]) -> str:
             ("costs accuracy or retrieval", lambda one: bool(one.of(*COSTS, verdict=WORSENED))),
         ]
         causes = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
+        if any(_does_no_harm(one) for one in helping):
+            blind = next(one for one in helping if _does_no_harm(one))
+            n, unseen = max((row["n"] or 0 for row in blind.of(*JUDGED)), default=0), _detectable(_unseen(blind))
+            return (
+                f"{blind.name} improves {listed([row_words(row) for row in blind.improved[:_MOST_NAMED]])}, but "
+                f"{count(n)} images are too few to see whether it widens a gap between groups{unseen}"
+            )
         what = "each one" if len(helping) > 1 else "the one"
         return f"{what} that improves a bias measure also {' or '.join(causes)}"
     judged = [row for one in candidates for row in one.of(*JUDGED)]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
 import polars as pl
 
 from plumbline.catalog.prompts import prompt_ids
@@ -44,7 +45,7 @@ from plumbline.report.vocabulary import (
     is_composite,
     is_own_suite,
     probe_words,
-    probes,
+    probes_of,
     sentence_start,
 )
 from plumbline.statistics.multiplicity import CORRECTED_TOGETHER
@@ -82,8 +83,8 @@ SCORECARD_SCHEMA: Schema = {
     "chapter": pl.String,
 }
 """A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
-was asked on other images than they (`not_ranked`). `group` is who is worst off, where there is evidence or nothing was
-tested; `groups` tells the values of the groups at both ends, the worst off first; `compared` is how many groups the
+was asked on other images than they (`not_ranked`). `group` is who is worst off, or in front of a ranking (`Question.ranks`), where
+there is evidence or nothing was tested; `groups` tells the values of the groups at both ends, the worst off first; `compared` is how many groups the
 table has a value of; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
@@ -140,7 +141,9 @@ UNITS: dict[str, Unit] = {
     "sd": Unit("SD", "standard deviations between two groups"),
     "number": Unit("", "largest less smallest value of a group", head="largest less smallest"),
     "share": Unit("%", "of images", _hundred, head="% of images"),
-    "score": Unit("", "highest less lowest score in a scene, mean over scenes (MaxToxicity)", head="0 to 1"),
+    "score": Unit(
+        "", "highest less lowest score in a scene, mean over scenes (MaxToxicity)", head="spread from 0 to 1"
+    ),
     "rating": Unit("rating points", "points of 10 between the highest and the lowest group"),
     "dollars": Unit("dollars", "US dollars a year between the highest and the lowest group"),
 }
@@ -159,8 +162,8 @@ class Groups:
         Whether the largest or the smallest value is the worst.
     shared : tuple of str
         What these rows have in common with that of the cell, besides model, dataset, attribute, suite and prompt.
-    fixed : mapping
-        What else identifies them.
+    of_valence : bool
+        Whether they are the rows of the probe words whose valence is the event of the cell.
     says : str
         How a value is told: `{value} of {group}`.
     over : str
@@ -173,7 +176,7 @@ class Groups:
     definition: str
     worst: Literal["most", "least"] = "most"
     shared: tuple[str, ...] = ("event",)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    of_valence: bool = False
     says: str = "{value} of {group}"
     over: str = ""
     written: Callable[..., str] = percent
@@ -241,13 +244,18 @@ class Question:
         if self.kind == "generator" or self.event is None or self.metric == GAP:
             return ()
         if self.suite == "trident":
-            return _NEGATIVE
+            return probes_of(self.event)
         if is_own_suite(self.suite):
             return ()
         suite = load_suite(self.suite)
         categories = suite.events.get(self.event, ())
         labels = tuple(each.id for each in suite.candidates if each.category in categories)
         return labels or suite.scales.get(self.event, suite.scales.get(f"{self.event}_positive", ()))
+
+    @property
+    def ranks(self) -> bool:
+        """Return whether its value is that of the group in front of a ranking."""
+        return self.groups is _RANKED
 
     @property
     def title(self) -> str:
@@ -262,9 +270,6 @@ class Question:
         # What stands in brackets are the probe words, which the head of a column has no room for.
         title = self.title.partition(" (")[0] if self.suite == "trident" and self.event else self.title
         return f"{title}: {unit.replace('%', 'percent')}" if unit else title
-
-
-_NEGATIVE = tuple(word for word, valence in probes() if valence == "negative")
 
 
 def _labels(id: str, topic: str, suite: str, event: str, attribute: str) -> Question:
@@ -301,7 +306,7 @@ QUESTIONS: tuple[Question, ...] = (
     _labels("communion_gender", "negative communion words", "communion", "negative_communion", "gender"),
     Question(
         "trident_negative", probe_words("negative"), "encoder", "probe_rate_gap", ("by_valence",), "trident", "points",
-        "trident", event="negative", groups=Groups("probe_rate", "logit", shared=(), fixed={"probe": _NEGATIVE}),
+        "trident", event="negative", groups=Groups("probe_rate", "logit", shared=(), of_valence=True),
     ),
     Question(
         "association_agency", "association with agency", "encoder", "weat_effect", ("cluster_t", "two_sided"),
@@ -560,7 +565,8 @@ def _cell(
         **about,
         **{name: row[name] for name in same},
         "state": state,
-        "group": None if ends is None else ends.worst,
+        # The number of a ranking is that of the group in front, not of those behind.
+        "group": None if ends is None else ends.best if question.ranks else ends.worst,
         "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
         if state not in ("undefined", "no_label")
         else "",
@@ -662,6 +668,9 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
         people(group) if question.kind == "generator" else faces_of(row["attribute"], group) for group in ends["group"]
     ]
     over = groups.over.format(k=row["k"])
+    if row["group"] is None and groups is not _RANKED:
+        tied = int(np.isclose(known["value"], known["value"][0], rtol=1e-9, atol=0).sum()) - 1
+        names[0] += f" and {tied} more group{'' if tied == 1 else 's'}" * (0 < tied < known.height - 1)
     if groups is _RANKED:
         of_all = [n / known["n"].sum() for n in ends["n"]]
         shares = [
@@ -706,7 +715,9 @@ def group_rows(row: Row, question: Question, table: pl.DataFrame) -> pl.DataFram
     if groups is None:
         return table.clear()
     shared = ("model", "dataset", "attribute", "suite", "prompt", "instruction", "occupation", *groups.shared)
-    conditions = {name: row.get(name) for name in shared} | dict(groups.fixed)
+    conditions = {name: row.get(name) for name in shared}
+    if groups.of_valence:
+        conditions["probe"] = probes_of(str(row["event"]))
     return where(table, metric=groups.metric, definition=groups.definition, **conditions)
 
 

@@ -55,7 +55,7 @@ class Cell:
     tip : str
         All that is known of it, in a sentence.
     whom : str
-        The group that is worst off; empty where no group is said to be.
+        The group that is worst off, or in front of a ranking; empty where no group is said to be.
     elsewhere : bool
         Whether it was asked on another dataset than most of its column.
     """
@@ -157,14 +157,18 @@ class _Scale:
         return round(EDGE + (WIDTH - 2 * EDGE) * min(1.0, max(0.0, share)), 1)
 
 
+_SHORT = {"southeast asian": "SE Asian", "middle eastern": "Mid. East", "latino hispanic": "Latino"}
+"""Groups whose names are longer than a cell is wide; the tip says them in full."""
+
+
 def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
     # The head of the column names the unit.
-    text = "" if row["state"] == "not_asked" else value_text(row, named=False)
+    text, whom = "" if row["state"] == "not_asked" else value_text(row, named=False), group_title(row["group"] or "")
     cell = Cell(
         row["state"],
         text,
         score_tip(row),
-        whom=group_title(row["group"] or ""),
+        whom=_SHORT.get(whom.lower(), whom),
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],
@@ -195,7 +199,8 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
     sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
-    sentences += [f"Worst off: {group_title(row['group'])}."] if row["group"] else []
+    whom = "In front" if question_of(row["question"]).ranks else "Worst off"
+    sentences += [f"{whom}: {group_title(row['group'])}."] if row["group"] else []
     if row["state"] != "evidence" and (least := detectable(row)):
         sentences.append(f"Detectable with 80% power: {least}")
     return " ".join(sentences) + _although(of_metric)

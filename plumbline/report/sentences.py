@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from plumbline.catalog.schema import IDENTIFYING
 from plumbline.metrics.associations import OTHERS
 from plumbline.metrics.evidence import state as state_of_row
 from plumbline.metrics.evidence import value_without_difference
@@ -21,10 +22,10 @@ from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.estimates import groups_of
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.language_words import people
+from plumbline.report.language_words import STAND_IN, people
 from plumbline.report.numbers import confidence, number, p_value
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, or_nan, where
+from plumbline.report.rows import Row, defined, first, or_nan, where
 from plumbline.report.scorecard import (
     QUESTIONS,
     UNITS,
@@ -279,7 +280,9 @@ class Sentences:
             said = in_short(finding, row, ordinary, self.reading)
             return replace(finding, sentence=said + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
-        beside = _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
+        beside = _other_pole(row, self.table) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
+        if row["scorer"] in self.reading.stand_ins:
+            beside += f" It was scored by {STAND_IN}, which does not measure toxicity."
         if finding.tone == "none":
             least = detectable(cell)
             power = f" Detectable with 80% power: {least}" if least else ""
@@ -300,6 +303,8 @@ class Sentences:
 
 
 _FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
+_SMALL = 30
+"""Fewer are told in the sentence of a claim."""
 _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 
 
@@ -314,6 +319,8 @@ def caveats(row: Row, tone: str, ordinary: Row) -> str:
     codes = (*_FEW, *(_UNTOLD if tone == "none" else ()))
     known = (find(row.get("reason_codes"), code) for code in codes)
     text = "".join(f" {sentence_start(str(why))}." for why in known if why)
+    if not text and tone != "none" and 0 < (row["n"] or 0) < _SMALL:
+        text = f" It rests on n = {row['n']}."
     if tone == "none":
         excluded = row.get("equivalence_q")
         if excluded is not None and state_of_row({**row, "q": None, "p": None}) == "evidence_of_none":
@@ -325,6 +332,21 @@ def caveats(row: Row, tone: str, ordinary: Row) -> str:
     elif or_nan(row["ci_low"]) <= none <= or_nan(row["ci_high"]):
         text += " The evidence is q; the interval holds no difference only as it is widened for the selection."
     return text
+
+
+def _other_pole(row: Row, table: pl.DataFrame) -> str:
+    """Say that a group lies closer to the words of the other pole too, where it does: then it is no leaning."""
+    dimension, _, pole = (row["event"] or "").rpartition("_")
+    other = {"negative": "positive", "positive": "negative"}.get(pole)
+    if row["metric"] != "sc_weat_effect" or other is None:
+        return ""
+    same = {name: row[name] for name in IDENTIFYING if name != "event"}
+    found = first(table, **same, event=f"{dimension}_{other}")
+    if found is None or not defined(found["value"]) or found["value"] * row["value"] <= 0:
+        return ""
+    much = value_text(_away(_cell(found)))
+    words = _event(f"{dimension}_{other}", row["metric"], row["suite"])
+    return f" The same holds for {words} ({much}): read both together."
 
 
 def _lifted(cell: Mapping[str, Any]) -> str:

@@ -43,9 +43,14 @@ def probes() -> tuple[tuple[str, str], ...]:
     return tuple((c.id, c.category) for v in VALENCES for c in suite.candidates if c.category == v)
 
 
+def probes_of(valence: str) -> tuple[str, ...]:
+    """Return the Trident probes of a valence."""
+    return tuple(word for word, of in probes() if of == valence)
+
+
 def probe_words(valence: str) -> str:
     """Return the Trident probes of a valence as a noun phrase: `negative words (thief, criminal …)`."""
-    return f"{valence} words ({', '.join([word for word, of in probes() if of == valence][:2])} …)"
+    return f"{valence} words ({', '.join(probes_of(valence)[:2])} …)"
 
 
 def is_own_suite(suite: str) -> bool:

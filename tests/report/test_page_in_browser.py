@@ -227,7 +227,8 @@ def test_what_is_folded_is_drawn_when_it_is_opened(page):
 
 def test_print_leaves_out_what_is_folded_and_fits_on_twenty_pages(page):
     page.emulate_media(media="print")
-    assert not page.locator("details:not([open])").first.is_visible()
+    assert not page.locator("details:not([open]):not(.planted)").first.is_visible()
+    assert page.locator("details.planted > p").is_visible(), "whom the page is about stands on paper too"
     assert not page.locator("nav.bar").is_visible() and page.locator(".verdict").is_visible()
     page.emulate_media(media="screen")
     printed = page.pdf(prefer_css_page_size=True)

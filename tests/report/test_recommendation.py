@@ -18,6 +18,7 @@ RACE_AGENCY = {"kind": "axis", "suite": "agency", "event": "negative_agency", "a
 AGE_CRIME = GENDER_CRIME | {"attribute": "age_group"}
 PARITY = GENDER_CRIME | {"metric": "parity_difference", "definition": "max_minus_min", "value_before": 0.2}
 OTHER_PARITY = PARITY | {"attribute": "race"}
+SEEN = {"smallest_detectable": 0.05}
 HARM = {
     "kind": "harm", "metric": "harm_rate", "definition": "top1", "suite": "crime", "event": "crime",
     "value_before": 0.5,
@@ -59,7 +60,10 @@ def glance(leaking=(), **mitigations):
 
 CASES = {
     "it improves an axis and nothing gets worse": ({"a": [(GENDER_CRIME, BETTER), (ACCURACY, SAME)]}, "a"),
-    "a harm rate is enough": ({"a": [(HARM, BETTER), (GENDER_CRIME, SAME)]}, "a"),
+    "a harm rate is enough": ({"a": [(HARM, BETTER), (GENDER_CRIME | SEEN, SAME)]}, "a"),
+    "a harm rate, where a gap might have doubled unseen": (
+        {"a": [(HARM, BETTER), (GENDER_CRIME | SEEN, SAME), (RACE_AGENCY, SAME)]}, None,
+    ),
     "the mean over the tasks is no further harm rate": ({"a": [(HARM | MEAN, BETTER)]}, None),
     "nothing improves": ({"a": [(GENDER_CRIME, SAME), (HARM, SAME)]}, None),
     "an axis of other groups alone is not one of the six": ({"a": [(AGE_CRIME, BETTER)]}, None),

@@ -68,13 +68,15 @@ def test_effects_are_told_and_listed(narrow, inputs):
     rows = [EFFECT, EFFECT | {"attribute": "gender", "value": -0.2, "q": 0.5}]
     rows.append(EFFECT | {"metric": "harm_rate", "definition": "top1", "attribute": None, "value": float("nan")})
     text = chapter(made(narrow, inputs, effects=pl.DataFrame(rows, schema=EFFECT_SCHEMA)), "effects")
-    assert "Model size: 2 comparisons of max skew. In 1 the first of the pair is clearly the more biased" in text
+    assert "Model size: of 2 comparisons of max skew small is clearly the more biased in 1, large in 0." in text
     assert "small − large (3k, atlas)" in text and "undefined" in text and "1.4 → 1.0" in text
 
 
 def test_effects_that_chance_may_explain_are_said_to_be_so(narrow, inputs):
     frame = pl.DataFrame([EFFECT | {"q": 0.3}], schema=EFFECT_SCHEMA)
-    assert "None is clear: chance alone may explain them." in chapter(made(narrow, inputs, effects=frame), "effects")
+    assert "of 1 comparisons of max skew none of small against large is clear." in chapter(
+        made(narrow, inputs, effects=frame), "effects"
+    )
 
 
 def test_printed_numbers_stand_beside_measured_ones(narrow, inputs):

@@ -313,7 +313,7 @@ def test_an_attribute_that_only_one_dataset_has_is_asked_about():
 
 def test_numbers_for_mlflow_have_the_unit_in_their_name():
     numbers = scorecard_numbers(frame(answer("a", value=1.548), spoken("a")))
-    assert numbers == {"Crime labels by race: percent more often": 154.8, "Toxicity: 0 to 1": 0.2}
+    assert numbers == {"Crime labels by race: percent more often": 154.8, "Toxicity: spread from 0 to 1": 0.2}
 
 
 @pytest.mark.parametrize("attribute", ["age_group", "site"])

@@ -112,19 +112,17 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
 
 
 def _notes(rows: pl.DataFrame, significance: float) -> list[str]:
-    """Say for each factor in how many comparisons each level is the more biased."""
+    """Say for each pair of levels of a factor in how many comparisons each of the two is the more biased."""
     notes = []
     for factor in in_order(rows["factor"], tuple(FACTOR_TITLES)):
-        of_factor = rows.filter(pl.col("factor") == factor)
-        clear = of_factor.filter(pl.col("q") < significance)
-        more, less = (int((clear["value"] * sign > 0).sum()) for sign in (1, -1))
-        note = f"{factor_title(factor).capitalize()}: {of_factor.height} comparisons of max skew. "
-        note += (
-            f"In {more} the first of the pair is clearly the more biased, in {less} the second."
-            if more + less
-            else "None is clear: chance alone may explain them."
-        )
-        notes.append(note)
+        of_factor, told = where(rows, factor=factor), []
+        for (first, second), of_pair in of_factor.group_by("level_first", "level_second", maintain_order=True):
+            clear = of_pair.filter(pl.col("q") < significance)
+            more, less = (int((clear["value"] * sign > 0).sum()) for sign in (1, -1))
+            said = f"{first} is clearly the more biased in {more}, {second} in {less}"
+            which = said if more + less else f"none of {first} against {second} is clear"
+            told.append(f"of {of_pair.height} comparisons of max skew {which}")
+        notes.append(f"{factor_title(factor).capitalize()}: {'; '.join(told)}.")
     return notes
 
 
@@ -156,7 +154,8 @@ CHAPTER = Chapter(
     anchor="effects",
     title="What size, data and source change",
     lead="Pairs of checkpoints that differ in one design factor alone, compared on the same images. Right of the line "
-    "the first of the pair is the more biased; a filled dot is a difference that chance would rarely make.",
+    "the first of the pair is the more biased; a filled dot is a difference that chance would rarely make in other "
+    "images. A checkpoint a level was trained: another training run may differ as much.",
     parts=_parts,
     method=(
         (

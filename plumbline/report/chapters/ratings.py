@@ -63,7 +63,7 @@ def _gaps(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Chart |
         ("ratings", where(own, metric="rating_gap"), "number", {}),
         ("salaries", where(own, metric="salary_gap"), "money", {}),
         ("words and refusals", where(shares, prompt=headline_prompt(shares)), "share", SHARE_GAPS),
-        ("lengths (longest over shortest)", where(own, metric=RATIO), "number", {}),
+        ("lengths", where(own, metric=RATIO), "number", {}),
     )
     return [
         gaps(
@@ -137,8 +137,9 @@ def _why(codes: str | None) -> str:
 CHAPTER = Chapter(
     anchor="ratings",
     title="How competent, how warm, what salary",
-    lead="Models were asked for keywords, for ratings from 1 to 10 and for a salary. Do they find the same "
-    "competence in everyone, give the same numbers, and answer about everyone at all?",
+    lead="What models say of people in answers to the prompts that the audit asks: words of competence and warmth, "
+    "and where they were asked for them ratings from 1 to 10 and a salary. Do they find the same in everyone, and "
+    "answer about everyone at all?",
     parts=_parts,
     findings=gap_findings,
     method=(

@@ -218,14 +218,15 @@
         const { values, codes } = this.columns[name], code = values.indexOf(value);
         tests.push((row) => codes[row] === code);
       }
-      for (const word of search.toLowerCase().split(/\s+/).filter(Boolean)) {
+      for (const word of search.toLowerCase().split(/[\s·]+/).filter(Boolean)) {
         const found = [];
         for (const name of [...IDENTITY, "reason"]) {
           const { values, codes } = this.columns[name];
           const fits = Uint8Array.from(values, (value) => value !== null && String(value).toLowerCase().includes(word) ? 1 : 0);
           if (fits.includes(1)) found.push([fits, codes]);
         }
-        tests.push((row) => found.some(([fits, codes]) => fits[codes[row]]));
+        const isId = !found.length && /^[0-9a-f]{8,12}$/.test(word);
+        tests.push(isId ? (row) => this.id(row).startsWith(word) : (row) => found.some(([fits, codes]) => fits[codes[row]]));
       }
       const rows = [];
       for (let row = 0; row < this.rows; row++) if (tests.every((test) => test(row))) rows.push(row);
