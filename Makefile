@@ -49,11 +49,16 @@ check: $(READY)  ## ruff, import-linter, circles of imports, dead names, mypy
 	$(BIN)/python -m documentation.dead_names
 	$(BIN)/mypy
 
+format: $(READY)  ## ruff's format, and what it can mend by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
 fingerprints: $(READY)  ## what dear results give for a small input, kept anew after a version was raised
 	RENEW_FINGERPRINTS=1 $(BIN)/python -m pytest tests/fingerprints
 
-graph: $(READY)   ## the snapshot of the asset graph, written anew after an asset was added or changed
+graph: $(READY)   ## the snapshot of the asset graph and its picture, anew after an asset was added or changed
 	RENEW_GRAPH=1 $(BIN)/python -m pytest tests/orchestration/test_graph.py
+	$(BIN)/python -m documentation.graph
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios
 	@for b in statistics mitigation ingestion encoders; do $(BIN)/python -m benchmarks.$$b || exit 1; done

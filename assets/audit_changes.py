@@ -46,6 +46,8 @@ def changes_since(workspace: Workspace, table: Committed) -> Changes | None:
 
 
 def _preview(workspace: Workspace, row: dict[str, str]) -> Preview:
+    if not workspace.audit.shows_pictures(row["dataset"]):
+        return Preview(None, "its picture is not shown, see `pictures` of the audit file")
     try:
         path = workspace.dataset_root(row["dataset"]) / row["path"]
     except PlumblineError as error:

@@ -55,7 +55,9 @@ def quick_pages(workspace: Workspace, table: pl.DataFrame, rows: Sequence[str]) 
     chosen = quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows)))
     for row in chosen.iter_rows(named=True):
         try:
-            write_page(folder / f"{row['row_id']}.html", explain(workspace, row, verified), title=workspace.audit.title)
+            shown = workspace.audit.shows_pictures(row["dataset"])
+            explained = explain(workspace, row, verified, pictures=shown)
+            write_page(folder / f"{row['row_id']}.html", explained, title=workspace.audit.title)
         except PlumblineError as error:
             dg.get_dagster_logger().warning("row %s was not explained: %s", row["row_id"], error)
     return {path.stem for path in folder.glob("*.html")} & set(rows)
@@ -74,7 +76,9 @@ def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
     commit_bytes(UPath(path), page.encode())
 
 
-def explain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link] | None = None) -> Explanation:
+def explain(
+    workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link] | None = None, *, pictures: bool = True
+) -> Explanation:
     """Explain a row of the metric table of an audit.
 
     Parameters
@@ -93,7 +97,7 @@ def explain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Li
         influence = _influence(workspace, row)
     except PlumblineError as error:
         influence = Influence(f"Not available: what it would be computed from cannot be read. {error.what}.")
-    return Explanation(row, chain, influence, _thumbnails(workspace, row, influence))
+    return Explanation(row, chain, influence, _thumbnails(workspace, row, influence, pictures=pictures))
 
 
 def _chain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterator[Link]:
@@ -165,7 +169,9 @@ def _influence(workspace: Workspace, row: Mapping[str, Any]) -> Influence:
     return Influence("Not available: this number is computed from other numbers of the whole audit.")
 
 
-def _thumbnails(workspace: Workspace, row: Mapping[str, Any], influence: Influence) -> dict[str, Thumbnail]:
+def _thumbnails(
+    workspace: Workspace, row: Mapping[str, Any], influence: Influence, *, pictures: bool
+) -> dict[str, Thumbnail]:
     wanted = list(dict.fromkeys(image for moved in influence.moved for image in moved.images))
     if not wanted:
         return {}
@@ -175,5 +181,8 @@ def _thumbnails(workspace: Workspace, row: Mapping[str, Any], influence: Influen
         return {
             image: Thumbnail(image, path, None, "no image: a table names or counts it") for image, path in paths.items()
         }
+    if not pictures:
+        missing = "not shown, see `pictures` of the audit file; `plumbline explain --html FILE` shows it"
+        return {image: Thumbnail(image, path, None, missing) for image, path in paths.items()}
     root = dataset_root(workspace, row["dataset"])
     return {image: thumbnail(root / path, image, path) for image, path in paths.items()}

@@ -289,6 +289,22 @@ class AuditRun:
                 highlight=False,
             )
             self._account(item, done)
+            if item.job == "datasets" and done.failure is None:
+                self._say_refused(str(item.key))
+
+    def _say_refused(self, dataset: str) -> None:
+        """Say how many images of a dataset were refused, and how many rows have no group."""
+        committed = recorded(self._workspace, dataset)
+        if committed is None:
+            return
+        refused = int(committed.details["listed"]) - committed.rows
+        if refused:
+            self._console.print(
+                f"        {committed.rows:,} of {committed.rows + refused:,} images accepted, {refused:,} refused: the "
+                "report lists them, and why",
+                style="dim",
+                highlight=False,
+            )
 
     def _account(self, item: Item, done: Done) -> None:
         self.outcome.forward_passes += done.forward_passes

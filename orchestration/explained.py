@@ -41,6 +41,8 @@ def explain_row(
         table = current_table(past.lake.read_table("metric_table"))
         explanation = explain(past, find_row(table, name, filters))
     print_explanation(explanation, console=console)
+    if not adjusted and explanation.row["q"] is not None:
+        console.print("\nAs a finding it has a wider interval, for having been picked: `--adjusted`.", style="dim")
     if adjusted:
         with working("looking at what findings are picked from …"):
             text = adjusted_text(table, explanation.id, headline_reading(past))

@@ -239,6 +239,15 @@ class AskedByOptions:
         folder = images.resolve()
         if not folder.is_dir():
             raise ConfigError("the folder of images is not there", where="--images", found=str(images))
+        if self.labels is not None and not self.labels.exists():
+            beside = (folder / self.labels.name).exists()
+            raise ConfigError(
+                "the table of labels is not there",
+                where="--labels",
+                found=str(self.labels.resolve()),
+                expected="a CSV or Parquet file",
+                hint=f"{self.labels.name} lies in {folder}: leave `--labels` out, or name it there" if beside else None,
+            )
         table = Table.read(self.labels.resolve()) if self.labels is not None else table_of_folder(folder)
         if table is None:
             raise ConfigError(
@@ -304,6 +313,19 @@ def address_of(model: str) -> str:
     return model
 
 
+def _require_there(model: str) -> None:
+    """Refuse a path that leads nowhere: other checkpoints are named by an address."""
+    is_path = model.startswith("local-dir:") or (":" not in model and model[:1] in "/.~")
+    path = from_here(model.removeprefix("local-dir:"))
+    if is_path and not path.exists():
+        raise ConfigError(
+            "there is no such checkpoint",
+            where="--model",
+            found=str(path),
+            expected="a folder with a checkpoint, hf-hub:ORG/NAME@COMMIT or ARCHITECTURE/TAG",
+        )
+
+
 def slug(name: str) -> str:
     """Return a name as an id of an audit file."""
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower().partition("@")[0]).strip("-._") or "mine"
@@ -357,6 +379,8 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
             found=examples(sorted(path.name for path in root.iterdir())) or "nothing",
             expected="images (JPEG, PNG, WebP), and a CSV or Parquet table that says who is on which",
         )
+    for model in models:
+        _require_there(model)
     lines = ["# Written by `plumbline init`: look it over, then run `plumbline check`.", "datasets:"]
     lines += [f"  {slug(root.name)}:", *("    " + line for line in _dataset(root, table))]
     addresses = [address_of(model) for model in models] or [f"local-dir:{path}" for path in checkpoints_in(root)]
@@ -392,14 +416,31 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     others = [name for name in table.columns if name != path and name not in guessed.values()]
     lines += [f"    # not taken: {name} ({_counted(table, name)})" for name in others]
     if "gender" in guessed:
-        lines += [
-            "  # values: {gender: {M: man, F: woman}}   # some comparisons need the names man and woman; name every",
-            "  #   other value too, such as `X: X`: one that is not named has no group",
-        ]
+        counted = table.values(guessed["gender"])
+        lines += _gender_values([value for value, n in counted if n >= MappedFolder.smallest_shown])
     lines += ["  # bins: {age: [0, 18, 30, 45, 65, 120]}   # numbers into groups; ages have FairFace's without it"]
     lines += ["  # min_shown: 5   # smaller groups appear nowhere"]
     lines += ["# balance: {gender: [0.40, 0.60]}   # refuse the audit where a group's share is outside"]
     return lines
+
+
+_GENDERS = {"m": "man", "male": "man", "men": "man", "f": "woman", "female": "woman", "women": "woman", "w": "woman"}
+
+
+def _gender_values(values: Sequence[str]) -> list[str]:
+    """Say what the values of gender mean, where they are not the words of the prompts already."""
+    if {"man", "woman"} <= {value.lower() for value in values}:
+        return []
+    meant = {value: _GENDERS.get(value.strip().lower(), value) for value in values if value.strip()}
+    if not {"man", "woman"} <= set(meant.values()) or len(meant) > _MANY:
+        return [
+            "  # values: {gender: {M: man, F: woman}}   # FILL IN: without the names man and woman, which the prompts",
+            "  #   have, nobody can tell whether a model sees anything; name every other value too, such as `X: X`",
+        ]
+    return [
+        f"  values: {{gender: {json.dumps(meant, ensure_ascii=False)}}}   # look it over: the names of the prompts;",
+        "  #   a value that is not named has no group",
+    ]
 
 
 def _without_table(root: Path) -> list[str]:

@@ -46,6 +46,7 @@ from plumbline.errors import ConfigError, suggestion
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.offline import OfflineSettings
+from plumbline.world.folders import PLANTED
 
 
 class Audit(Part):
@@ -57,6 +58,8 @@ class Audit(Part):
     """auto: a GPU where there is one"""
     devices: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """how many work side by side, a process each; auto: every GPU; without one as many as cores, four at most"""
+    pictures: bool = False
+    """show small pictures of images that got another answer in report and export; drawn faces are shown always"""
     strict: bool = False
     """refuse the audit where one encoder cannot be audited; else it is left aside, and the others are audited"""
     labeller: Slug | None = None
@@ -273,6 +276,10 @@ class Audit(Part):
     def asked_models(self) -> tuple[str, ...]:
         """Return the generative models that are asked anything, in the order of `designs`."""
         return tuple(dict.fromkeys(model for model, _ in self.designs))
+
+    def shows_pictures(self, dataset: str) -> bool:
+        """Return whether pictures of a dataset may leave the home, in a report or an export."""
+        return self.pictures or self.datasets[dataset].root.startswith(PLANTED)
 
     @property
     def tells_of_encoders(self) -> bool:

@@ -551,7 +551,8 @@ def read_table_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterato
     Raises
     ------
     DatasetError
-        If the file cannot be read, or holds more than `MAX_TABLE_BYTES`, `MAX_ROWS` or `parquet_columns.MAX_GROUPS`.
+        If the file cannot be read, or holds more than `MAX_TABLE_BYTES`, `MAX_ROWS` or
+        `plumbline.images.parquet.MAX_GROUPS`.
     """
     size = 0
     with _as_dataset_error(name):

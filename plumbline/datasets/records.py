@@ -16,7 +16,7 @@ from plumbline.catalog.files import parse_yaml
 from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import VARIANT_OF
 from plumbline.datasets.grouping import UNGROUPED_SCHEMA
-from plumbline.errors import UNSAFE, ConfigError, ImageRejected
+from plumbline.errors import UNSAFE, ConfigError, DatasetError, ImageRejected
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,15 @@ class LabelRule:
     years: tuple[int, int] | None = None
     groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     or_else: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.values and self.years is None:
+            raise DatasetError(
+                "a rule takes no value",
+                where=f"the rule for `{self.column}`",
+                found="neither `values` nor `years`",
+                expected="every value with its name; what is taken as it is, `Reader.labels` gives",
+            )
 
     def apply(self, raw: str) -> str:
         """Return the record's value for the dataset's value.

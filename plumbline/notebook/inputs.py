@@ -399,7 +399,8 @@ def _not_read(name: str) -> str:
     """Say how a column would be read."""
     meant = name.strip().lower()
     renamed = f"rename it `{meant}`, which more is computed of; or " if meant in LABEL_COLUMNS else ""
-    return f"{renamed}people are compared by it where `attributes` names it: attributes=[{name!r}]"
+    close = suggestion(name, LABEL_COLUMNS) if meant not in LABEL_COLUMNS else ""
+    return f"{renamed}people are compared by it where `attributes` names it: attributes=[{name!r}]{close}"
 
 
 def _binned(records: pl.DataFrame, limits: Mapping[str, Sequence[float]]) -> tuple[pl.DataFrame, dict[str, str]]:

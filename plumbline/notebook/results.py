@@ -16,6 +16,7 @@ from plumbline.metrics.cell import Cell
 from plumbline.metrics.family import MetricSettings
 from plumbline.report.finding import Finding
 from plumbline.report.findings import headline_findings
+from plumbline.report.front import not_checked
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import scorecard
 from plumbline.report.scorecard_table import score_tables
@@ -219,7 +220,11 @@ class Audit:
     def __repr__(self) -> str:
         """Return what was audited, the strongest findings, and what was left out."""
         lines = [f"- {finding.sentence}" for finding in self.findings[:_SHOWN]]
-        return "\n".join([self._title, *lines, *([self._absent] if self.left_out else [])])
+        return "\n".join([self._title, *self._doubts, *lines, *([self._absent] if self.left_out else [])])
+
+    @property
+    def _doubts(self) -> tuple[str, ...]:
+        return not_checked(self.scores, self.table)
 
     @property
     def _absent(self) -> str:
@@ -231,7 +236,8 @@ class Audit:
         return f"{self.cell.model} on {self.cell.records.height} images of {self.cell.dataset}: {suites}"
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(finding.sentence)}</li>" for finding in self.findings[:_SHOWN])
+        told = [*self._doubts, *(finding.sentence for finding in self.findings[:_SHOWN])]
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         tables = "".join(_html_table(self.scores) if self.scores.height else "")
         absent = f"<p>{html.escape(self._absent)}</p>" if self.left_out else ""
         return f"<p><b>{html.escape(self._title)}</b></p><ul>{items}</ul>{tables}{absent}"

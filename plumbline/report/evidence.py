@@ -28,6 +28,18 @@ def too_weak(table: pl.DataFrame) -> pl.DataFrame:
     return weak.sort("value", descending=True).unique(CELL, keep="first", maintain_order=True).sort(CELL)
 
 
+def unchecked(table: pl.DataFrame) -> set[tuple[str, str]]:
+    """Return the (model, dataset) of encoders of which nobody knows whether they recognise anything.
+
+    No label of the dataset is called as a prompt calls it, so that `too_weak` cannot tell.
+    """
+    asked, seen = (
+        where(table, metric=metric, condition="before").select(CELL).unique().rows()
+        for metric in ("outcome_proportion", "zero_shot_accuracy")
+    )
+    return {*asked} - {*seen}
+
+
 def evidence(row: Row, reading: Reading) -> bool:
     """Return whether a row's q-value (else its p-value) is below the significance level."""
     if reading.picked is not None:

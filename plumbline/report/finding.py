@@ -98,6 +98,10 @@ class Finding:
     question: tuple[object, ...] = ()
     company: tuple[int, int] | None = None
 
+    def __str__(self) -> str:
+        """Return what it says."""
+        return self.sentence or f"{self.model} on {self.dataset}: {self.short}, {self.value_text}"
+
 
 def in_rank_order(found: list[Finding]) -> list[Finding]:
     """Return findings by tone, then question, then strength."""

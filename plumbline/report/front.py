@@ -18,6 +18,7 @@ import polars as pl
 from plumbline.report.chapters.instructions import instruction_advice
 from plumbline.report.charts.chart import Chart
 from plumbline.report.data import data_findings, even_models
+from plumbline.report.evidence import CELL, unchecked
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
@@ -43,7 +44,7 @@ from plumbline.report.scorecard import (
 )
 from plumbline.report.sentences import Sentences, in_words
 from plumbline.report.transfer import Tried, tried
-from plumbline.report.vocabulary import attribute_title, event_title, listed
+from plumbline.report.vocabulary import attribute_title, event_title, listed, sentence_start
 
 WORDS: tuple[tuple[str, str], ...] = (
     (
@@ -177,7 +178,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     reported = [*leading, *(f for of_model in sections.values() for f in of_model)]
     sentences = Sentences(table, picked, reported, as_told)
     return Front(
-        verdict=(*verdict(card, reading), *_elsewhere(card, leading)),
+        verdict=(*verdict(card, reading), *_elsewhere(card, leading), *not_checked(card, table)),
         scorecard=card,
         findings=tuple(Told(sentences.of(finding), sentences.chart(finding)) for finding in leading),
         advice=advice(table, card, inputs, ranked),
@@ -235,6 +236,19 @@ def verdict(card: pl.DataFrame, reading: Reading) -> tuple[str, ...]:
     """
     kinds: tuple[Kind, ...] = ("encoder", "generator")
     return tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
+
+
+def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:
+    """Say where evidence is of models of which nobody knows whether they recognise anything; nothing where all do."""
+    evident = where(card, state="evidence").select(CELL).unique(maintain_order=True).rows()
+    cells = [cell for cell in evident if cell in unchecked(table)]
+    if not cells:
+        return ()
+    models, datasets = (listed(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
+    return (
+        f"Whether {models} can recognise anyone on {datasets} was not checked, since no group is called as a prompt "
+        "calls it (man, woman, Black …; `map: values` names them): a model that sees nothing may look biased.",
+    )
 
 
 def _elsewhere(card: pl.DataFrame, leading: Sequence[Finding]) -> list[str]:
@@ -336,6 +350,9 @@ def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
 
 def _untested(card: pl.DataFrame, whose: str) -> str:
     """Say why no question of bias was tested: no image got a label in any of them, or there is more than one reason."""
+    weak = {cell["dataset"] for cell in _of_bias(card) if "too weak to interpret" in (cell["reason"] or "")}
+    if weak:
+        return f"{sentence_start(whose)} is too weak to interpret on {listed(sorted(weak))}: no better than chance."
     if {cell["state"] for cell in _of_bias(card)} - {"not_asked"} == {"no_label"}:
         return f"No image got one of the labels that {whose} was asked about: there is nothing to compare."
     return f"Nothing that {whose} was asked could be tested."

@@ -42,6 +42,7 @@ from plumbline.report.vocabulary import (
     attribute_title,
     event_title,
     group_faces,
+    has_no_question,
     is_composite,
     is_own_suite,
     probe_words,
@@ -83,9 +84,9 @@ SCORECARD_SCHEMA: Schema = {
     "chapter": pl.String,
 }
 """A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
-was asked on other images than they (`not_ranked`). `group` is who is worst off, or in front of a ranking (`Question.ranks`), where
-there is evidence or nothing was tested; `groups` tells the values of the groups at both ends, the worst off first; `compared` is how many groups the
-table has a value of; `tests` is over how many q corrects;
+was asked on other images than they (`not_ranked`). `group` is who is worst off, or in front of a ranking
+(`Question.ranks`), where there is evidence or nothing was tested; `groups` tells the values of the groups at both ends,
+the worst off first; `compared` is how many groups the table has a value of; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
 
@@ -418,7 +419,7 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
         asked = [each for each in asked if not _rows_of(compared, each).is_empty()]
         more += asked[:1] if is_composite(name) or name not in beside else asked
     for suite, event, name in skews.select("suite", "event", "attribute").unique(maintain_order=True).iter_rows():
-        if is_own_suite(suite) and name != "auto_gender" and not is_composite(name):
+        if has_no_question(suite) and name != "auto_gender" and not is_composite(name):
             more.append(question_of(":".join((_SUITE, *(quote(part, safe=" ") for part in (suite, event, name))))))
     columns: list[Question] = []
     last = {question.chapter: place for place, question in enumerate(QUESTIONS)}
@@ -693,6 +694,12 @@ def faces_of(attribute: str, group: str) -> str:
     """Return a group of images in words: `Black faces`, `faces of Black men`."""
     composite = is_composite(attribute or "") and attribute in ATTRIBUTE_TITLES
     return f"faces of {people(group)}" if composite else group_faces(attribute, group)
+
+
+def smallest_group(row: Row, question: Question, table: pl.DataFrame) -> int | None:
+    """Return how many images, or texts, the smallest group has that a row compares; None where the table lacks them."""
+    n = _worst_off_first(row, question, table)["n"].min()
+    return None if n is None else int(n)  # type: ignore[arg-type]
 
 
 def groups_compared(row: Row, question: Question, table: pl.DataFrame) -> int | None:

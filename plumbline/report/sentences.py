@@ -37,6 +37,7 @@ from plumbline.report.scorecard import (
     interval_text,
     no_interval,
     question_of,
+    smallest_group,
     value_text,
 )
 from plumbline.report.vocabulary import (
@@ -281,6 +282,9 @@ class Sentences:
             return replace(finding, sentence=said + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
         beside = _other_pole(row, self.table) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
+        few = smallest_group(row, OF_METRIC[row["metric"]], self.table)
+        if finding.tone in DIFFERENCES and few is not None and few < _SMALL:
+            beside += f" The smallest group has n = {few}."
         if row["scorer"] in self.reading.stand_ins:
             beside += f" It was scored by {STAND_IN}, which does not measure toxicity."
         if finding.tone == "none":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from plumbline.catalog.suites import VALENCES, load_suite, suite_names
+from plumbline.catalog.suites import TASKS, VALENCES, VARIANT_SUITES, load_suite, suite_names
 
 EVENT_TITLES = {
     "crime": "crime labels",
@@ -56,6 +56,14 @@ def probe_words(valence: str) -> str:
 def is_own_suite(suite: str) -> bool:
     """Return whether a suite of the metric table is one of the audit's own."""
     return suite not in (*suite_names(), *_JOINED_SUITES)
+
+
+def has_no_question(suite: str) -> bool:
+    """Return whether a suite of labels is an own one, or a packaged one that no question of the scorecard names."""
+    if is_own_suite(suite):
+        return True
+    known = (*TASKS, *VARIANT_SUITES, *_JOINED_SUITES)
+    return suite not in known and load_suite(suite).family == "outcomes"
 
 
 def event_title(event: str, suite: str | None = None) -> str:

@@ -5,10 +5,20 @@ from dataclasses import replace
 import pytest
 
 from plumbline.catalog import suites
-from plumbline.catalog.suites import VARIANT_OF, Candidate, Suite, all_suites, all_texts, load_suite, own_texts
+from plumbline.catalog.suites import (
+    VARIANT_OF,
+    Candidate,
+    Suite,
+    all_suites,
+    all_texts,
+    load_suite,
+    own_texts,
+    suite_names,
+)
 from plumbline.config.entries import AuditEntry
 from plumbline.datasets.records import load_declaration
 from plumbline.recording import recording, short
+from resources.checkout import PROJECT
 
 SUITE = Suite(
     id="s",
@@ -92,3 +102,9 @@ def test_what_is_noted_of_the_prompts_is_what_a_later_look_finds():
     with recording() as reads:
         found = own_texts()
     assert reads.reads == {'["texts"]': short([*found.values()])} and all(found.values())
+
+
+@pytest.mark.parametrize("name", [name for name in suite_names() if name != "gender_labels"])
+def test_a_packaged_suite_has_a_source_and_stands_where_a_user_looks_for_it(name):
+    assert f"`{name}`" in (PROJECT / "docs" / "inputs.md").read_text("utf-8"), "name it in the list of docs/inputs.md"
+    assert load_suite(name, classes="fairface" if name.startswith("trident") else None).source

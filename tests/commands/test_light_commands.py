@@ -25,8 +25,8 @@ def run(*arguments):
 
 def test_init_writes_a_file_that_check_accepts(here):
     assert run("init", "staff", "--model", CHECKPOINT).exit_code == 0
-    assert "one that is not named has no group" in (here / "audit.yaml").read_text()
     column_map = read_audit(here / "audit.yaml").datasets["staff"].map
+    assert column_map.values == {"gender": {"F": "woman", "M": "man", "X": "X"}}, "the names that prompts have"
     assert (column_map.index, column_map.path, column_map.images) == ("people.csv", "photo", "photos")
     assert column_map.columns == {"gender": "sex", "team": "team"}, "a badge is no group of people"
     checked = run("check")
@@ -34,6 +34,8 @@ def test_init_writes_a_file_that_check_accepts(here):
     assert f"staff: {PEOPLE} images listed, {PEOPLE} looked at" in checked.stdout
     with pytest.raises(ConfigError, match="there is an audit file already"):
         run("init", "staff")
+    with pytest.raises(ConfigError, match="there is no such checkpoint"):
+        run("init", "staff", "--model", here / "nowhere", "--to", "other.yaml")
 
 
 def test_init_writes_no_value_of_few_people_and_an_unusable_model_is_told_whole(here):
@@ -103,7 +105,7 @@ def test_an_audit_that_is_bound_to_fail_stops_before_it_embeds_in_the_words_of_c
     run("init", "staff", "--model", CHECKPOINT)
     text = (here / "audit.yaml").read_text()
     (here / "audit.yaml").write_text(text.replace("    # balance: {gender: [0.40", "    balance: {gender: [0.40"))
-    said = "33.3% of the images are `M`; `datasets.staff.balance.gender` asks for 40% to 60%"
+    said = "33.3% of the images are `man`; `datasets.staff.balance.gender` asks for 40% to 60%"
     assert said in run("check").stdout
     with pytest.raises(ConfigError, match="bound to fail: nothing was embedded") as refused:
         run("audit")

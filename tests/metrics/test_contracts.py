@@ -51,7 +51,9 @@ def test_row_order_does_not_matter(traits):
     responses, groups = sample(7, levels=3)
     order = np.random.default_rng(0).permutation(len(groups))
     np.testing.assert_array_equal(
-        MEASURES[traits.name](responses, groups, G), MEASURES[traits.name](responses[order], groups[order], G)
+        MEASURES[traits.name](responses, groups, G),
+        MEASURES[traits.name](responses[order], groups[order], G),
+        err_msg="to the last digit: add in an order of its own (sort by image_id), or count in whole numbers",
     )
 
 

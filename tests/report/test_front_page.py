@@ -13,6 +13,7 @@ from synthetic_table import planted_truth
 from synthetic_transfer import transfer_frame
 
 from plumbline.catalog.schema import row_ids
+from plumbline.metrics.associations import OTHERS
 from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
@@ -20,7 +21,7 @@ from plumbline.report.front import MOST_FINDINGS, front_page, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
-from plumbline.report.sentences import OF_METRIC, row_in_words
+from plumbline.report.sentences import OF_METRIC, _other_pole, row_in_words
 
 NBSP = "\u00a0"
 NUMBER = re.compile(r"(?<![\w-])[−+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e−?\d+)?")
@@ -124,7 +125,7 @@ def test_every_number_of_a_finding_is_one_of_its_row(audit):
 
 def test_every_number_of_the_verdict_is_one_of_the_worst_cell_or_a_count(audit):
     table, _, front = audit
-    sentences = list(front.verdict)
+    sentences = [line for line in front.verdict if "was not checked" not in line]
     for (kind,), own in front.scorecard.group_by("kind", maintain_order=True):
         first, second, *sentences = sentences
         worst = next(
@@ -354,3 +355,65 @@ def test_evidence_outside_the_questions_of_the_scorecard_is_not_hidden_by_the_ve
     assert biased > 1 and "evidence" not in front.scorecard["state"]
     assert front.verdict[-1] == f"{biased} findings below show evidence of bias in other questions."
     assert "other questions" not in " ".join(front_page(table, inputs, inputs.reading).verdict)
+
+
+def test_a_gap_of_probe_words_is_told_with_the_groups_of_words_of_its_own_valence():
+    gap, *shares = answer("a")
+    gap |= {
+        "metric": "probe_rate_gap",
+        "definition": "by_valence",
+        "suite": "trident",
+        "event": "neutral",
+        "value": 0.2,
+    }
+    rates = [
+        share | {"metric": "probe_rate", "definition": "logit", "suite": "trident", "event": None, "probe": probe,
+                 "value": value}
+        for share, values in zip(shares, ((0.9, 0.3), (0.8, 0.1)), strict=True)
+        for probe, value in zip(("thief", "citizen"), values, strict=True)
+    ]  # fmt: skip
+    table = frame([gap, *rates])
+    row = table.filter(metric="probe_rate_gap").row(0, named=True)
+    assert between(row, OF_METRIC["probe_rate_gap"], table) == "30% of Black faces, 10% of White faces"
+
+
+def test_of_groups_that_are_worst_off_alike_the_number_is_told():
+    rows = answer("a", groups={"Black": 0.5, "Indian": 0.5, "Asian": 0.5, "White": 0.2})
+    table = frame(rows)
+    told = between(table.filter(metric="max_skew").row(0, named=True), OF_METRIC["max_skew"], table)
+    assert told == "50% of Asian faces and 2 more groups, 20% of White faces"
+
+
+def test_a_claim_about_few_people_says_how_few():
+    inputs = synthetic_inputs()
+    few = frame([row | ({"n": 7} if row["metric"] == "outcome_proportion" else {}) for row in answer("a")], answer("b"))
+    told = [one.finding for one in front_page(few, inputs, inputs.reading).findings]
+    first = next(finding for finding in told if finding.model == "a")
+    assert "The smallest group has n = 7." in first.sentence
+    assert str(first) == first.sentence
+
+
+def test_where_nobody_knows_whether_a_model_sees_anything_the_verdict_says_so():
+    inputs = synthetic_inputs()
+    seen = answer("b")[0] | {
+        "metric": "zero_shot_accuracy", "definition": "among_classes", "value": 0.9, "ci_low": 0.8, "ci_high": 1.0,
+    }  # fmt: skip
+    table = frame(answer("a"), [*answer("b"), seen])
+    [doubt] = [line for line in front_page(table, inputs, inputs.reading).verdict if "was not checked" in line]
+    assert doubt.startswith("Whether a can recognise anyone on fairface")
+    checked = frame(answer("b"), [seen])
+    assert not any("was not checked" in line for line in front_page(checked, inputs, inputs.reading).verdict)
+
+
+def test_one_pole_that_holds_of_the_other_too_is_told_with_it():
+    base = answer("a")[0] | {
+        "metric": "sc_weat_effect", "definition": "against_rest", "suite": "perception", "group": "White",
+        "reference_group": OTHERS, "n": 200,
+    }  # fmt: skip
+    rows = [
+        base | {"event": f"belief_{pole}", "value": value} for pole, value in (("negative", 1.4), ("positive", 1.2))
+    ]
+    row = frame(rows).filter(event="belief_negative").row(0, named=True)
+    table = frame(rows)
+    assert _other_pole(row, table) == " The same holds for positive words of belief (1.2 SD): read both together."
+    assert _other_pole(row, table.filter(event="belief_negative")) == ""

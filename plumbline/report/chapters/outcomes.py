@@ -14,7 +14,7 @@ from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, where
-from plumbline.report.vocabulary import HARM_EVENTS, event_title, is_own_suite
+from plumbline.report.vocabulary import HARM_EVENTS, event_title, has_no_question
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -36,15 +36,15 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
             harm_rates(own, inputs.audit, inputs.models, dataset),
             of("crime", "non_human"),
             *(of(suite, event, composite=True) for suite, event in TASK_EVENTS.items()),
-            *(of(suite, event) for suite, event in _own_events(own)),
+            *(of(suite, event) for suite, event in _further_events(own)),
         ],
     )
 
 
-def _own_events(rows: pl.DataFrame) -> list[tuple[str, str]]:
-    """Return (suite, event) of each event of the audit's own suites."""
+def _further_events(rows: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return (suite, event) of each event of further suites, such as the audit's own."""
     pairs = where(rows, metric="outcome_proportion", condition="before").select("suite", "event").unique()
-    return [(suite, event) for suite, event in pairs.sort("suite", "event").iter_rows() if is_own_suite(suite)]
+    return [(suite, event) for suite, event in pairs.sort("suite", "event").iter_rows() if has_no_question(suite)]
 
 
 def _crime_by_group(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
