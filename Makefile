@@ -21,8 +21,10 @@ $(READY): pyproject.toml constraints.txt
 	@# An environment that was not finished may hold what was never checked: it is made anew.
 	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --report $(VENV)/installed.json -c constraints.txt -e '.[dev]'
-	@$(PYTHON) -I documentation/hashes.py check $(VENV)/installed.json || { rm -rf $(VENV); exit 1; }
+	@# What was installed is told outside of the environment, into which a package can write whatever it likes.
+	@report=$$(mktemp) && trap 'rm -f "$$report"' EXIT && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --report "$$report" -c constraints.txt -e '.[dev]' && \
+	$(PYTHON) -I documentation/hashes.py check "$$report" || { rm -rf $(VENV); exit 1; }
 	@$(BIN)/python -c 'import torchvision' 2>/dev/null || $(BIN)/python -m plumbline.checkpoints.operators
 	@touch $@
 

@@ -68,10 +68,15 @@ def unlocked(report: Mapping, lock: Mapping[tuple[str, str], set[str]]) -> Itera
 
 def check(report: Path) -> int:
     """Say what was installed that is not locked; 1 where that is not to be used."""
-    if not report.exists():  # pip was told to write none, or had nothing to do
-        return 0
     lock, refused = locked(HASHES.read_text("utf-8")), False
-    for words, wrong in unlocked(json.loads(report.read_text("utf-8")), lock):
+    try:
+        told = json.loads(report.read_text("utf-8"))
+    except (OSError, ValueError):
+        told = {"install": []}
+    if not told["install"]:  # this project itself is always installed
+        print(f"pip did not tell what it installed: {report}", file=sys.stderr)
+        refused = True
+    for words, wrong in unlocked(told, lock):
         print(words, file=sys.stderr)
         refused |= wrong
     if refused:

@@ -9,6 +9,7 @@ import typer
 
 from orchestration.audit_file import workspace_of
 from plumbline.commands.terminal import ConfigOption, console, say, working
+from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
     from resources.workspace import Workspace
@@ -57,7 +58,7 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}
     for what, names in wrong.items():
         for name in names:
-            say(f"{what}: {name}", style="red")
+            say(f"{what}: {visible(name)}", style="red")
     counts = ", ".join(f"{len(names)} {what}" for what, names in wrong.items() if names)
     verdict_text = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
     console.print(f"{verdict_text}: {verdict.sound} file(s) are the same.", highlight=False)

@@ -15,6 +15,7 @@ from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.generators.folders import generator_contents
+from plumbline.report.visible import visible
 from resources.watched import keep_watched, kept_checkpoints, watched_checkpoints
 from resources.workspace import Workspace
 
@@ -41,7 +42,7 @@ class WatchedCheckpoints:
     def summary(self) -> str:
         """Return it in words."""
         lines = [f"{name} is audited now" for name in self.added]
-        lines += [f"{name} is not audited: {why}" for name, why in self.refused.items()]
+        lines += [f"{visible(name)} is not audited: {visible(why)}" for name, why in self.refused.items()]
         return "; ".join(lines) or f"{len(self.checkpoints)} checkpoint(s), all known"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -20,6 +21,15 @@ DEEPEST = 100
 """Levels that foreign YAML may nest."""
 LARGEST = 200_000
 """Values of foreign YAML once its aliases are written out: nine levels of nine aliases each are 400 million."""
+
+
+_NUMBERS = {
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z"),
+    "tag:yaml.org,2002:float": re.compile(
+        r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
+}
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -54,6 +64,15 @@ def data_yaml(name: str) -> Any:
 def parse_yaml(text: str) -> Any:
     """Return the content of a YAML text of our own; of anybody's with `foreign_yaml`."""
     return yaml.load(text, _Loader)  # noqa: S506 - it is safe
+
+
+# Of YAML 1.1: `59:59` is a number to base 60, which takes quadratic time, and which nobody means.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBERS]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+for _tag, _pattern in _NUMBERS.items():
+    _Loader.add_implicit_resolver(_tag, _pattern, list("-+0123456789."))
 
 
 def foreign_yaml(text: str) -> tuple[Any, yaml.Node | None]:

@@ -49,6 +49,10 @@ _REFUSED = {
     "_experts_implementation": _EXPERTS,
     "_experts_implementation_internal": _EXPERTS,
 }
+_LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
+_SIDES = ("height", "width", "shortest_edge", "longest_edge", "image_size")
+_MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, 8_192)
+"""Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".
 _NOTHING: tuple[Any, ...] = (None, False, {})
 
@@ -248,12 +252,13 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
     Raises
     ------
     CheckpointError
-        With the file and the key, at whatever depth it lies.
+        With the file and the key, at whatever depth it lies; of a number too that no model of today needs.
     """
     harmless = {_ATTENTION: attention, _EXPERTS: ("eager",)}
     for path in (folder / name for name in _SETTINGS):
         if not path.is_file():
             continue
+        require_modest(path)
         for key, value in _pairs(read_configuration(path)):
             what = _REFUSED.get(key)
             if what is not None and value not in (*_NOTHING, *harmless.get(what, ())):
@@ -263,6 +268,25 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     found=f"{key}: {value}",
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
                 )
+
+
+def require_modest(path: Path) -> None:
+    """Refuse a configuration that asks for more layers or larger images than any model needs, and so for memory.
+
+    Raises
+    ------
+    CheckpointError
+        With the file and the key.
+    """
+    for key, value in _pairs(read_configuration(path)):
+        asked = value if isinstance(value, list) else [value]
+        if key in _MOST and any(isinstance(one, int) and one > _MOST[key] for one in asked):
+            raise CheckpointError(
+                "this checkpoint asks for more than any model needs",
+                where=path,
+                found=f"{key}: {value}",
+                expected=f"{_MOST[key]:,} at most",
+            )
 
 
 def _pairs(content: Any) -> Iterator[tuple[str, Any]]:

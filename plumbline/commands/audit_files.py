@@ -401,7 +401,7 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     if path is None:
         lines += [
             "  path: FILL IN   # the column with each image's path below the root; the table has:",
-            *(f"  #   {column}: {_counted(table, column)}" for column in table.columns),
+            *(f"  #   {_plain(column)}: {_counted(table, column)}" for column in table.columns),
         ]
     else:
         lines += [f"  path: {_quoted(path)}"]
@@ -414,7 +414,7 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     if not guessed:
         lines[-1] = "  columns: {}   # FILL IN attribute: column, such as {gender: sex}"
     others = [name for name in table.columns if name != path and name not in guessed.values()]
-    lines += [f"    # not taken: {name} ({_counted(table, name)})" for name in others]
+    lines += [f"    # not taken: {_plain(name)} ({_counted(table, name)})" for name in others]
     if "gender" in guessed:
         counted = table.values(guessed["gender"])
         lines += _gender_values([value for value, n in counted if n >= MappedFolder.smallest_shown])
@@ -438,7 +438,7 @@ def _gender_values(values: Sequence[str]) -> list[str]:
             "  #   have, nobody can tell whether a model sees anything; name every other value too, such as `X: X`",
         ]
     return [
-        f"  values: {{gender: {json.dumps(meant, ensure_ascii=False)}}}   # look it over: the names of the prompts;",
+        f"  values: {{gender: {json.dumps(meant)}}}   # look it over: the names of the prompts;",
         "  #   a value that is not named has no group",
     ]
 
@@ -469,4 +469,5 @@ def _plain(value: str) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text as YAML writes it on one line."""
-    return yaml.safe_dump(text, allow_unicode=True, width=10_000, default_style=None).splitlines()[0].strip()
+    plain = yaml.safe_dump(text, allow_unicode=True, width=10_000).splitlines()[0].strip()
+    return plain if yaml.safe_load(plain) == text else json.dumps(text)

@@ -23,6 +23,7 @@ from plumbline.checkpoints.folders import (
     read_configuration,
     refuse_code,
     require_files,
+    require_modest,
 )
 from plumbline.checkpoints.loading import built_without_numbers, loading, ready_libraries
 from plumbline.encoders.encoder import Crop
@@ -83,6 +84,8 @@ def open_clip_contents(folder: Path, of: str, *, also: Also | None = None) -> Fo
     if also is not None:
         with noting(wrong):
             also(weights)
+    with noting(wrong):
+        require_modest(folder / OPEN_CLIP_CONFIG)
     with noting(wrong):
         text_folder = _text_folder(folder)
     with noting(wrong):

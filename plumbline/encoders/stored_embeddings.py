@@ -13,6 +13,7 @@ dataset:
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -233,10 +234,22 @@ def _metadata_of(path: Path) -> Path:
     return path.parent.parent / _METADATA / f"{_METADATA}_{number[1] if number else ''}.parquet"
 
 
+_NPZ_FREE_BYTES, _NPZ_RATIO = 256 << 20, 20
+
+
 def _opened_npz(path: Path) -> Any:
     try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(member.file_size for member in packed.infolist())
+        if size > max(_NPZ_FREE_BYTES, _NPZ_RATIO * path.stat().st_size):
+            raise EncodingError(
+                "this npz grows too much when it is read",
+                where=path,
+                found=f"{size:,} bytes from {path.stat().st_size:,}",
+                expected=f"at most {_NPZ_RATIO} times its size",
+            )
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise EncodingError(
             "this is no npz of arrays", where=path, found=error, expected="arrays, no objects"
         ) from error

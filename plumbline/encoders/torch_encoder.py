@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,6 +123,7 @@ class TorchEncoder:
     def _compile(self, towers: Iterable[torch.nn.Module]) -> None:
         """Have `torch.compile` take the towers on their first call, where the placement says so."""
         if self._placement.compiled:
+            compile_privately()
             for tower in towers:
                 tower.compile()
 
@@ -135,6 +141,22 @@ class TorchEncoder:
 
     def _pixels(self, batch: torch.Tensor) -> torch.Tensor:
         return self._normalisation(batch, device=self.device)
+
+
+@cache
+def compile_privately() -> None:
+    """Have torch keep what it compiles in a folder of this process alone, and nothing of it as a pickle.
+
+    By default both lie where another user of the machine can foresee them.
+    """
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.fx_graph_cache = False
+    torch._functorch.config.enable_autograd_cache = False
+    folder = tempfile.mkdtemp(prefix="plumbline-compiled-")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 @contextmanager

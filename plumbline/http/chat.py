@@ -112,7 +112,7 @@ def read_reply(body: bytes, *, most_new_tokens: int | None, key: EndpointKey) ->
         finish_reason=_finish(choice.get("finish_reason"), refused, new_tokens, most_new_tokens),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         new_tokens=new_tokens,
-        source=key.scrub_data(_source(content)),
+        source=_source(content, key),
     )
 
 
@@ -155,7 +155,10 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else 0
 
 
-def _source(content: dict[str, Any]) -> str:
+def _source(content: dict[str, Any], key: EndpointKey) -> str:
     names = (content.get("model"), content.get("system_fingerprint"))
-    parts = [plain_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
+    # Before it is cut: half a key is too much as well.
+    parts = [
+        key.scrub_data(plain_text(name))[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()
+    ]
     return " ".join(parts) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *parts])

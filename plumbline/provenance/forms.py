@@ -412,9 +412,18 @@ def verify_folder(folder: Path) -> Verdict:
     Raises
     ------
     StorageError
-        If there is no checksum file, or a line of it is none or names a file outside of the folder.
+        If there is no checksum file, a line of it is none or names a file outside of the folder, or something in the
+        folder is a link, a pipe or a device.
     """
     listed = _listed(folder)
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise StorageError(
+                "this is no folder that `plumbline export` wrote",
+                where=folder,
+                found=f"a link, or no plain file: {path.relative_to(folder).as_posix()!a}",
+                expected="files and folders alone",
+            )
     present = set(_files(folder))
     missing = tuple(name for name in listed if name not in present)
     changed = tuple(name for name, sha256 in listed.items() if name in present and digest_file(folder / name) != sha256)

@@ -190,9 +190,9 @@ def defused(cells: pl.Expr) -> pl.Expr:
     """Return cells of text that no spreadsheet runs: one that begins as a formula does gets an apostrophe in front.
 
     Names, labels and generated texts come from outside. A formula begins with `=`, `+`, `-`, `@`, each narrow or
-    wide, a tab or a line break.
+    wide, a tab or a line break; blanks may stand before it, and where a semicolon parts cells one.
     """
-    return cells.str.replace(r"^([=+\-@＝＋－＠\t\r\n])", "'$1")
+    return cells.str.replace_all(r"(^|;)([\s\u{a0}\u{feff}\u{200b}]*[=+\-@＝＋－＠]|[\t\r\n])", "$1'$2")
 
 
 def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -237,7 +237,7 @@ class Lake:
             raise StorageError(
                 f"{name} has not been made for this partition",
                 where=self.folder(name, partition),
-                hint=f"materialise `{name}`" + (f" for {partition}" if partition else "") + " first",
+                hint=f"run `plumbline audit`, or materialise `{name}`{f' for {partition}' if partition else ''} first",
             )
         return manifest
 

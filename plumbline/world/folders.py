@@ -106,7 +106,7 @@ def ensure(kind: str, base: Path) -> Path:
             truth = LAYOUTS[kind](partial / kind, rng)
             first = [column for column in ("path", "age") if column in truth.columns]
             truth.select(*first, pl.exclude(first)).write_csv(partial / TRUTH_FILE)
-            partial.chmod(0o755)
+            partial.chmod(base.stat().st_mode & 0o777)
             os.rename(partial, final)  # noqa: PTH104 - Path.rename says nothing of a folder that is in the way
         except OSError:
             # Another process may have put the same content there first.

@@ -1,5 +1,6 @@
 """The command of the installed package, as somebody meets it who has a folder of people, a table and a checkpoint."""
 
+import csv
 import os
 
 import polars as pl
@@ -36,6 +37,20 @@ def test_init_writes_a_file_that_check_accepts(here):
         run("init", "staff")
     with pytest.raises(ConfigError, match="there is no such checkpoint"):
         run("init", "staff", "--model", here / "nowhere", "--to", "other.yaml")
+
+
+def test_no_name_of_a_table_becomes_a_key_of_the_audit_file(here):
+    names = ["photo", "sex", "remarks\nmetrics:\n  helpful: {function: 'helper:score'}\n# more", "a\x1b[2J\u2028b: c"]
+    with (here / "staff" / "people.csv").open("w", newline="") as file:
+        rows = [[f"{i}.jpg", "MF"[i % 2], f"r{i}", f"s{i}"] for i in range(PEOPLE)]
+        csv.writer(file).writerows([names, *rows])
+    run("init", "staff", "--model", CHECKPOINT)
+    written = (here / "audit.yaml").read_text()
+    assert set(yaml.safe_load(written)) == {"datasets", "encoders", "audit"} and "\x1b" not in written
+    (here / "audit.yaml").unlink()
+    (here / "staff" / "photos").rename(here / "elsewhere")  # no column holds paths
+    run("init", "staff", "--model", CHECKPOINT)
+    assert "metrics" not in yaml.safe_load((here / "audit.yaml").read_text())
 
 
 def test_init_writes_no_value_of_few_people_and_an_unusable_model_is_told_whole(here):

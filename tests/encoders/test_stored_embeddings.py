@@ -16,6 +16,7 @@ from upath import UPath
 from plumbline.catalog.suites import ZeroShotSettings, load_suite, zero_shot_suite
 from plumbline.checkpoints.device import Placement
 from plumbline.config.entries import EncoderEntry
+from plumbline.encoders import stored_embeddings
 from plumbline.encoders.embedding import embed_classes, embed_texts, keep_vectors, read_embedded
 from plumbline.encoders.families import FAMILIES, answers
 from plumbline.encoders.folders import checkpoint_files, load_encoder
@@ -207,3 +208,11 @@ def test_classes_are_asked_where_every_text_of_every_template_is_stored(tmp_path
     units = OF_TEXTS[:4] / np.linalg.norm(OF_TEXTS[:4], axis=1, keepdims=True)
     means = units.reshape(2, 2, -1).mean(axis=1)
     np.testing.assert_allclose(classes, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_an_npz_that_grows_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_embeddings, "_NPZ_FREE_BYTES", 1 << 20)
+    np.savez_compressed(tmp_path / "images.npz", image_path=np.array(PATHS), embedding=np.zeros((1024, 1024)))
+    monkeypatch.setattr(np, "load", None)  # nothing is read
+    with pytest.raises(EncodingError, match=r"grows too much[\s\S]*images.npz"):
+        stored_embeddings._opened_npz(tmp_path / "images.npz")

@@ -166,6 +166,20 @@ def test_a_quantiser_is_refused(folder, nested):
     assert located(folder).family == "clip"
 
 
+@pytest.mark.parametrize(
+    ("file", "asks"),
+    [
+        ("config.json", {"model_type": "clip", "text_config": {"num_hidden_layers": 20_000}}),
+        ("preprocessor_config.json", {"size": {"height": 20_000, "width": 20_000}}),
+        ("preprocessor_config.json", {"image_size": [64, 20_000]}),
+    ],
+)
+def test_more_than_any_model_needs_is_refused_before_anything_is_built(folder, file, asks):
+    write(folder, file, asks)
+    with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{file}[\s\S]*20000"):
+        located(folder)
+
+
 def test_weights_of_another_name_in_the_configuration_are_refused(folder):
     write(folder, "config.json", {"model_type": "clip", "transformers_weights": "other.safetensors"})
     with pytest.raises(CheckpointError, match="weights in another file"):

@@ -16,7 +16,7 @@ from plumbline.errors import ConfigError, GenerationError, ScoringError
 from plumbline.generators.endpoint import EndpointBackend, ask_what_it_is
 from plumbline.generators.generation import GenerationStore, generate
 from plumbline.generators.judge import StereotypeJudge
-from plumbline.http.chat import ChatClient
+from plumbline.http.chat import ChatClient, _source
 from plumbline.http.settings import HIDDEN, EndpointKey, read_key
 from resources.endpoints import keep_report
 
@@ -62,6 +62,13 @@ def hostile(sent: Sent) -> Reply:
     if sent.number % 4 == 2:
         return Reply(200, body.replace(b"it is", spelled.encode()), headers)
     return Reply(200, body, headers)
+
+
+def test_a_key_at_the_end_of_what_is_kept_of_a_name_is_cut_out_before_it_is_cut():
+    secret = "sk-" + "SECRET" * 6
+    for short in range(len(secret)):
+        name = "x" * (200 - short) + secret
+        assert "SECRET" not in _source({"model": name, "system_fingerprint": name}, EndpointKey(secret))
 
 
 def shown(error: BaseException) -> str:

@@ -23,7 +23,8 @@ from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, headline_findings
 from plumbline.report.language import word_findings
 from plumbline.report.numbers import bare_p, interval, number, p_value, percent, percent_interval, points
-from plumbline.report.sentences import in_sentences
+from plumbline.report.scorecard import smallest_group
+from plumbline.report.sentences import OF_METRIC, in_sentences
 from plumbline.statistics.power import COLUMNS
 
 NAN = math.nan
@@ -337,6 +338,8 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
         else:
             known = told(f"{finding.value_text} {finding.interval_text} {finding.q_text}")
         known |= told(finding.short) | told(row["reason"] or "")
+        if row["metric"] in OF_METRIC:
+            known |= {str(smallest_group(row, OF_METRIC[row["metric"]], picked)), str(row["n"])}
         if lifted := find(row["reason_codes"], "biased_upwards"):  # in points
             known |= told(number(100 * float(lifted.params["bias"])))
         assert told(without_names(finding.sentence, every_kind)) <= known, finding.sentence

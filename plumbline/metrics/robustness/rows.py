@@ -398,7 +398,6 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
         If the lengths differ.
     """
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
     values = [np.asarray(side, dtype=np.float64) for side in (first, second)]
     if values[0].ndim != 1 or values[0].shape != values[1].shape:
@@ -411,7 +410,7 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     m, nan = int(known.sum()), float("nan")
     if m < 3:
         return Estimate(nan, nan, nan, m, nan, joined(reason("too_few_checkpoints", n=m)))
-    ranks = [rankdata(side[known]) for side in values]
+    ranks = [_mean_ranks(side[known]) for side in values]
     if min(np.ptp(side) for side in ranks) == 0:
         return Estimate(nan, nan, nan, m, nan, joined(reason("tied_checkpoints")))
     one, other = (_standardised(side) for side in ranks)
@@ -485,6 +484,12 @@ def _row(one: str, other: str, agreement: Estimate) -> dict[str, object]:
 def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = ranks - ranks.mean()
     return np.asarray(centred / np.linalg.norm(centred))
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rank of each value, from 1; equal ones have the mean of theirs."""
+    _, place, ties = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(ties) - (ties - 1) / 2)[place])
 
 
 def _p_value(one: NDArray[np.float64], other: NDArray[np.float64], rho: float) -> float:
