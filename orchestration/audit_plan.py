@@ -19,6 +19,7 @@ from plumbline.config.own import require_own_code
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import ConfigError, PlumblineError, suggestion
 from plumbline.storage.builds import read_untold, write_untold
+from plumbline.storage.files import require_reachable
 from resources.lvlms import require_askable, unusable_models
 from resources.workspace import Workspace
 
@@ -81,6 +82,7 @@ class AuditPlan:
     def __init__(
         self, definitions: dg.Definitions, workspace: Workspace, *, forced: Collection[str] = (), keeps: bool = True
     ) -> None:
+        require_reachable(workspace.lake.root)
         self._definitions, self._workspace, self._keeps = definitions, workspace, keeps
         self.forced = frozenset(forced)
         self._present = Present(workspace, forced=forced)

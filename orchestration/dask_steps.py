@@ -92,13 +92,14 @@ def number_of_workers(cluster: Mapping[str, Any]) -> int:
     Raises
     ------
     ConfigError
-        If nothing answers at its address.
+        If nothing answers at its address, or no worker takes steps of the pool `gpu`, which every audit has.
     """
     ((kind, settings),) = cluster.items()
     if kind == "local":  # each run starts one of its own
         return 1
     try:
         with Client(settings["address"], timeout=_ANSWERS_S) as client:
+            _require_workers(client, {"gpu"})
             return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
     except OSError as error:
         raise ConfigError(

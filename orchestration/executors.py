@@ -75,10 +75,17 @@ def _settings() -> dict[str, Any] | None:
     if not named:
         return None
     path = from_here(named)
+    if not path.exists() and (PROJECT / named).exists():  # those of `deploy`, wherever the command runs
+        path = PROJECT / named
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError("the configuration of the executor cannot be read", where=path, found=str(error)) from error
+        raise ConfigError(
+            "the configuration of the executor cannot be read",
+            where=path,
+            found=str(error),
+            hint=f"{CONFIG_VARIABLE} names a file, from the folder of the command or of the checkout",
+        ) from error
 
 
 def execute(

@@ -41,7 +41,7 @@ def set_up(workspace: Workspace) -> None:
     Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit. A `dagster.yaml`
     that someone put into the home themselves is left alone.
     """
-    require_reachable(workspace.lake.root)
+    require_reachable(workspace.lake.root, writable=True)
     workspace.dagster_home.mkdir(parents=True, exist_ok=True)
     link = workspace.dagster_home / "dagster.yaml"
     if link.is_symlink() or not link.exists():

@@ -8,8 +8,11 @@ import io
 import os
 import re
 import secrets
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +120,66 @@ def _commit_remote(path: UPath, data: bytes) -> None:
         raise OSError(f"{type(error).__name__}: {error}") from error
 
 
-def require_reachable(root: UPath) -> None:
+_ANSWERS_S = 30.0
+
+
+def _try_to_keep(path: UPath) -> None:
+    path.write_bytes(b"")
+    path.unlink()
+
+
+def _within(seconds: float, call: Callable[[], Any], root: UPath) -> Any:
+    """Return what a call gives; one that has not ended by then is left to itself."""
+    done: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, name=f"asking {root}", daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError:
+        raise StorageError(
+            "the storage root takes connections and does not answer",
+            where=root,
+            found=f"nothing within {seconds:.0f} s",
+            hint="look at the store, and at the endpoint in the environment: see docs/scale.md",
+        ) from None
+
+
+def require_reachable(root: UPath, *, writable: bool = False) -> None:
     """Refuse a storage root on an object store that does not answer, before anything is computed for it.
+
+    Parameters
+    ----------
+    writable : bool
+        Whether something is put there too, and taken away again.
 
     Raises
     ------
     StorageError
-        If its client is not installed, it has no keys, or it cannot be reached.
+        If its client is not installed, it has no keys, it cannot be reached, or, where that is asked, nothing can be
+        put there.
     """
     if root.protocol in ("", "file"):
         return
     try:
-        root.exists()
+        _within(_ANSWERS_S, root.exists, root)
+        if writable:
+            _within(_ANSWERS_S, partial(_try_to_keep, root / f".tried-{os.getpid()}"), root)
+    except StorageError:
+        raise
+    except (FileNotFoundError, PermissionError) as error:
+        raise StorageError(
+            "nothing can be kept under the storage root",
+            where=root,
+            found=f"{type(error).__name__}: {error}",
+            expected="a bucket that is there, and keys that may read, write, list and delete in it",
+            hint="make the bucket, or give the keys these rights: see docs/scale.md",
+        ) from error
     except Exception as error:
         raise StorageError(
             "the storage root cannot be reached",

@@ -8,7 +8,9 @@ import yaml
 from dagster._config import process_config
 from dagster._core.instance.config import dagster_instance_config
 from dagster_postgres import DagsterPostgresStorage
+from dagster_postgres.utils import pg_url_from_config
 from homes import make_home
+from sqlalchemy import create_engine
 
 from orchestration.definitions import build_definitions
 from resources.checkout import PROJECT
@@ -40,6 +42,7 @@ def test_the_instance_keeps_runs_in_postgres_and_launches_them_as_pods(instance,
     monkeypatch.setenv("DAGSTER_PG_PASSWORD", "of the test")
     stored = valid(DagsterPostgresStorage.config_type(), instance["storage"]["postgres"])
     assert stored["postgres_db"]["password"] == "of the test"
+    assert create_engine(pg_url_from_config(stored)).driver == "psycopg2", "a client that is installed"
     launcher = instance["run_launcher"]
     assert (launcher["module"], launcher["class"]) == ("dagster_k8s", K8sRunLauncher.__name__)
     config = valid(K8sRunLauncher.config_type(), launcher["config"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from upath import UPath
 from plumbline.errors import StorageError
 from plumbline.generators.judge import RUNS, StereotypeJudge
 from plumbline.http.chat import ChatClient, ChatReply
-from plumbline.storage import Lake, ShardCache
+from plumbline.storage import Lake, ShardCache, files
 from plumbline.storage.files import commit_bytes, require_reachable
 from plumbline.storage.kept_rows import KeptRows
 from plumbline.storage.lake import RecordedLake, named_audit, read_record, recorded_audits, write_record
@@ -139,10 +140,25 @@ def test_a_put_replaces_whole_and_lists_once(workspace):
     assert [each.name for each in path.parent.iterdir()] == ["manifest.json"]
 
 
+def test_a_store_that_takes_connections_and_says_nothing_is_given_up(workspace, monkeypatch):
+    monkeypatch.setattr(files, "_ANSWERS_S", 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(StorageError, match=r"(?s)does not answer.*s3://audits/x.*nothing within"):
+            require_reachable(UPath("s3://audits/x", client_kwargs={"endpoint_url": address}))
+
+
 def test_a_store_that_cannot_be_written_or_reached_is_said(workspace, monkeypatch):
     with pytest.raises(StorageError, match="could not be written"):
         commit_bytes(UPath("s3://no-such-bucket/x"), b"1")
-    require_reachable(workspace.lake.root)
+    require_reachable(workspace.lake.root, writable=True)
+    assert not [*workspace.lake.root.iterdir()] if workspace.lake.root.exists() else True, (
+        "nothing is left of the trial"
+    )
+    with pytest.raises(StorageError, match=r"(?s)nothing can be kept.*no-such-bucket.*make the bucket"):
+        require_reachable(UPath("s3://no-such-bucket/x"), writable=True)
     nobody = UPath(
         "s3://audits/x",
         client_kwargs={"endpoint_url": "http://127.0.0.1:9"},
