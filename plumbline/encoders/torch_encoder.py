@@ -152,8 +152,11 @@ def compile_privately() -> None:
     import torch._functorch.config
     import torch._inductor.config
 
-    torch._inductor.config.fx_graph_cache = False
-    torch._functorch.config.enable_autograd_cache = False
+    for settings, name in (
+        (torch._inductor.config, "fx_graph_cache"),
+        (torch._functorch.config, "enable_autograd_cache"),
+    ):
+        setattr(settings, name, False)
     folder = tempfile.mkdtemp(prefix="plumbline-compiled-")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
