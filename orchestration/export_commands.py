@@ -9,7 +9,6 @@ import typer
 
 from orchestration.audit_file import workspace_of
 from plumbline.commands.terminal import ConfigOption, console, say, working
-from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
     from resources.workspace import Workspace
@@ -53,6 +52,7 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
     Exits with 1 if there is one.
     """
     from plumbline.provenance.forms import verify_folder
+    from plumbline.report.visible import visible
 
     verdict = verify_folder(folder)
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}

@@ -50,7 +50,7 @@ _REFUSED = {
     "_experts_implementation_internal": _EXPERTS,
 }
 _LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
-_SIDES = ("height", "width", "shortest_edge", "longest_edge", "image_size")
+_SIDES = ("height", "width", "image_size")  # what Qwen calls edges are numbers of pixels
 _MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, 8_192)
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".

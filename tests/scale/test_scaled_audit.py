@@ -44,6 +44,8 @@ def cluster(monkeypatch, tmp_path):
 
     def start(environment, *, more_workers=0):
         lines = snippet("bash", "dask scheduler").replace(PORT, port).splitlines()
+        # A test before may have set it: a worker is told of the home alone.
+        environment = {name: value for name, value in environment.items() if name != "DAGSTER_HOME"}
         for line in [*lines, *lines[-1:] * more_workers]:
             command = [str(Path(sys.executable).parent / "dask"), *shlex.split(line)[1:]]
             with (tmp_path / f"dask-{len(started)}.log").open("w") as log:
