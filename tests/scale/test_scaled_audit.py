@@ -49,7 +49,7 @@ def cluster(monkeypatch, tmp_path):
         for line in [*lines, *lines[-1:] * more_workers]:
             command = [str(Path(sys.executable).parent / "dask"), *shlex.split(line)[1:]]
             with (tmp_path / f"dask-{len(started)}.log").open("w") as log:
-                process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+                process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log)
             started.append(process)
 
     for line in snippet("bash", "PLUMBLINE_EXECUTOR=").replace(PORT, port).splitlines():
