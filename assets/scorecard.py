@@ -13,7 +13,7 @@ from plumbline.provenance.code_versions import code_version
 from plumbline.report import Chart, findings_table
 from plumbline.report.chapters import charts_page
 from plumbline.report.charts.scorecard import scorecard as drawn
-from plumbline.report.front import not_checked, verdict
+from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import in_columns
 from plumbline.report.scorecard import scorecard as cells_of
@@ -38,7 +38,6 @@ _AUDIT = "audit"
         drawn,
         findings_table,
         verdict,
-        not_checked,
         charts_page,
         shells=[
             __name__,
@@ -91,7 +90,7 @@ def scorecard(
 def keep_findings(lake: Lake, table: pl.DataFrame, card: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     """Keep what every command prints at its end, the verdict and the strongest findings, and return these."""
     strongest = findings_table(table, reading)
-    lake.write_table("findings", strongest, details={"verdict": [*verdict(card, reading), *not_checked(card, table)]})
+    lake.write_table("findings", strongest, details={"verdict": verdict(card, reading, table)})
     return strongest
 
 

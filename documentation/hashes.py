@@ -70,13 +70,13 @@ def check(report: Path) -> int:
     """Say what was installed that is not locked; 1 where that is not to be used."""
     lock, refused = locked(HASHES.read_text("utf-8")), False
     try:
-        told = json.loads(report.read_text("utf-8"))
+        installation = json.loads(report.read_text("utf-8"))
     except (OSError, ValueError):
-        told = {"install": []}
-    if not told["install"]:  # this project itself is always installed
+        installation = {"install": []}
+    if not installation["install"]:  # this project itself is always installed
         print(f"pip did not tell what it installed: {report}", file=sys.stderr)
         refused = True
-    for words, wrong in unlocked(told, lock):
+    for words, wrong in unlocked(installation, lock):
         print(words, file=sys.stderr)
         refused |= wrong
     if refused:

@@ -293,7 +293,7 @@ class AuditRun:
                 self._say_refused(str(item.key))
 
     def _say_refused(self, dataset: str) -> None:
-        """Say how many images of a dataset were refused, and how many rows have no group."""
+        """Say how many images of a dataset were refused."""
         committed = recorded(self._workspace, dataset)
         if committed is None:
             return

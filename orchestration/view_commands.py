@@ -33,6 +33,7 @@ def ui_command(
 def status_command(config: ConfigOption = None) -> None:
     """Show the status of checkpoints, datasets and their checks, cells and the report."""
     workspace = workspace_of(config)
+    require_reachable(workspace.lake.root)
     # Importing the assets tells which version of the code each has.
     import orchestration.definitions  # noqa: F401
     from orchestration.status import print_status

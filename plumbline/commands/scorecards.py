@@ -13,7 +13,7 @@ from rich.text import Text
 from upath import UPath
 
 from plumbline.commands.terminal import console, safe, say
-from plumbline.report.front import not_checked, verdict
+from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
 from plumbline.report.rows import defined
 from plumbline.report.scorecard import asked_models, interval_text, not_ranked, scorecard, value_text
@@ -31,7 +31,7 @@ _COLUMN = 18
 def print_scorecard(table: pl.DataFrame, reading: Reading, *, csv: Path | None = None) -> None:
     """Print the scorecard of a metric table, and write every cell to a file where one is named."""
     card = scorecard(table, reading)
-    for sentence in (*verdict(card, reading), *not_checked(card, table)):
+    for sentence in verdict(card, reading, table):
         console.print(safe(sentence), highlight=False)
     for kind in ("encoder", "generator"):
         _print_models(card.filter(kind=kind))

@@ -33,11 +33,11 @@ def unchecked(table: pl.DataFrame) -> set[tuple[str, str]]:
 
     No label of the dataset is called as a prompt calls it, so that `too_weak` cannot tell.
     """
-    asked, seen = (
+    judged, recognised = (
         where(table, metric=metric, condition="before").select(CELL).unique().rows()
         for metric in ("outcome_proportion", "zero_shot_accuracy")
     )
-    return {*asked} - {*seen}
+    return {*judged} - {*recognised}
 
 
 def evidence(row: Row, reading: Reading) -> bool:

@@ -178,7 +178,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     reported = [*leading, *(f for of_model in sections.values() for f in of_model)]
     sentences = Sentences(table, picked, reported, as_told)
     return Front(
-        verdict=(*verdict(card, reading), *_elsewhere(card, leading), *not_checked(card, table)),
+        verdict=(*verdict(card, reading, table), *_elsewhere(card, leading)),
         scorecard=card,
         findings=tuple(Told(sentences.of(finding), sentences.chart(finding)) for finding in leading),
         advice=advice(table, card, inputs, ranked),
@@ -228,14 +228,16 @@ def could_have_seen(cell: Mapping[str, Any]) -> str:
 _PLURAL = {"encoder": "encoders", "generator": "generative models"}
 
 
-def verdict(card: pl.DataFrame, reading: Reading) -> tuple[str, ...]:
+def verdict(card: pl.DataFrame, reading: Reading, table: pl.DataFrame | None = None) -> tuple[str, ...]:
     """Return who is worst, for whom, by how much and how sure, and how many models show the same; of each kind.
 
     The model is the first of the scorecard, and what is told of it is the first question in which any model shows
     evidence (else the first with a value that nothing was tested of): questions stand in the order of the harm.
+    With the metric table it says too of which of these models nobody knows whether they recognise anything.
     """
     kinds: tuple[Kind, ...] = ("encoder", "generator")
-    return tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
+    sentences = tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
+    return sentences if table is None else (*sentences, *not_checked(card, table))
 
 
 def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:
@@ -298,10 +300,10 @@ def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> 
     near = [cell for cell in smaller if or_nan(cell["ci_high"]) >= or_nan(worst["ci_low"])]
     if near:
         whose = f"that of {near[0]['model']}" if len(near) == 1 else f"those of {len(near)} others"
-        words += f" Its interval overlaps {whose}: their order is not certain."
+        words += f" The interval of {worst['model']} overlaps {whose}: their order is not certain."
     if elsewhere:
-        many = f"{elsewhere[0]['model']} was" if len(elsewhere) == 1 else f"{len(elsewhere)} were"
-        words += f" {many} asked on other images, with which sizes cannot be compared."
+        many = f"{elsewhere[0]['model']} was" if len(elsewhere) == 1 else f"{len(elsewhere)} models were"
+        words += f" {many} asked on other images: sizes are not comparable."
     return words
 
 
@@ -562,8 +564,8 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
         but = f" Its gap in {topics(largest)} is the largest of all, {value_text(largest[0])}." if largest else ""
         text = (
-            f"Least biased in the order of the scorecard: {last[0]} (evidence in {len(evident[last[0]])} {shared})."
-            f"{reference}{but} Evidence in the fewest: {told(best)}."
+            f"The least biased encoder, by the order of the scorecard, is {last[0]} (evidence of bias in "
+            f"{len(evident[last[0]])} {shared}).{reference}{but} Evidence in the fewest questions: {told(best)}."
         )
     best = [model for model in tested if model in {*best, *last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]

@@ -79,7 +79,9 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
     """
     whose, best = f"{candidates[0].model} on {candidates[0].dataset}", recommended(candidates)
     if best is None:
-        return f"For {whose} none of {len(candidates)} mitigations can be recommended: {why_none(candidates)}."
+        which = "the one mitigation" if len(candidates) == 1 else f"none of {len(candidates)} mitigations"
+        can = "cannot" if len(candidates) == 1 else "can"
+        return f"For {whose} {which} {can} be recommended: {why_none(candidates)}."
     helps = max(best.improved_axes or best.improved, key=lambda row: -(row["q"] or 0.0))
     no_gap = "" if best.improved_axes else "; no evidence that it closes a gap between groups"
     costs = "" if best.of(*COSTS) else "; what it costs was not measured"

@@ -282,9 +282,8 @@ class Sentences:
             return replace(finding, sentence=said + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
         beside = _other_pole(row, self.table) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
-        few = smallest_group(row, OF_METRIC[row["metric"]], self.table)
-        if finding.tone in DIFFERENCES and few is not None and few < _SMALL:
-            beside += f" The smallest group has n = {few}."
+        if finding.tone in DIFFERENCES:
+            beside += self._how_few(row)
         if row["scorer"] in self.reading.stand_ins:
             beside += f" It was scored by {STAND_IN}, which does not measure toxicity."
         if finding.tone == "none":
@@ -297,6 +296,12 @@ class Sentences:
         sentence = f"On {row['dataset']}, {row['model']} {predicate(cell, sure)}.{beside}{_company(finding)}"
         return replace(finding, sentence=sentence)
 
+    def _how_few(self, row: Row) -> str:
+        """Say how few a claim rests on, where they are less than a group should have."""
+        smallest, least = smallest_group(row, OF_METRIC[row["metric"]], self.table), self.reading.minimum_group
+        alone = f" It rests on n = {row['n']}." if 0 < (row["n"] or 0) < least else ""
+        return alone + (f" The smallest group has n = {smallest}." if smallest is not None and smallest < least else "")
+
     def chart(self, finding: Finding) -> Chart | None:
         """Return the groups that a finding compares as a chart; None where its row compares none."""
         sources = self.rows.get(finding.row or "")
@@ -307,8 +312,6 @@ class Sentences:
 
 
 _FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
-_SMALL = 30
-"""Fewer are told in the sentence of a claim."""
 _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 
 
@@ -323,8 +326,6 @@ def caveats(row: Row, tone: str, ordinary: Row) -> str:
     codes = (*_FEW, *(_UNTOLD if tone == "none" else ()))
     known = (find(row.get("reason_codes"), code) for code in codes)
     text = "".join(f" {sentence_start(str(why))}." for why in known if why)
-    if not text and tone != "none" and 0 < (row["n"] or 0) < _SMALL:
-        text = f" It rests on n = {row['n']}."
     if tone == "none":
         excluded = row.get("equivalence_q")
         if excluded is not None and state_of_row({**row, "q": None, "p": None}) == "evidence_of_none":
@@ -345,10 +346,10 @@ def _other_pole(row: Row, table: pl.DataFrame) -> str:
     if row["metric"] != "sc_weat_effect" or other is None:
         return ""
     same = {name: row[name] for name in IDENTIFYING if name != "event"}
-    found = first(table, **same, event=f"{dimension}_{other}")
-    if found is None or not defined(found["value"]) or found["value"] * row["value"] <= 0:
+    opposite = first(table, **same, event=f"{dimension}_{other}")
+    if opposite is None or not defined(opposite["value"]) or opposite["value"] * row["value"] <= 0:
         return ""
-    much = value_text(_away(_cell(found)))
+    much = value_text(_away(_cell(opposite)))
     words = _event(f"{dimension}_{other}", row["metric"], row["suite"])
     return f" The same holds for {words} ({much}): read both together."
 

@@ -115,7 +115,7 @@ def test_the_recommended_one_is_told_in_numbers_and_without_a_claim_of_absence()
 
 
 def test_why_none_is_recommended_is_said():
-    none = "For clip on faces none of 1 mitigations can be recommended: "
+    none = "For clip on faces the one mitigation cannot be recommended: "
     helps = "the one that improves a bias measure also"
     for effects, why in (
         ([(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)], f"{helps} makes another worse."),

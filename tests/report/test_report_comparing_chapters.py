@@ -74,7 +74,7 @@ def test_effects_are_told_and_listed(narrow, inputs):
 
 def test_effects_that_chance_may_explain_are_said_to_be_so(narrow, inputs):
     frame = pl.DataFrame([EFFECT | {"q": 0.3}], schema=EFFECT_SCHEMA)
-    assert "of 1 comparisons of max skew none of small against large is clear." in chapter(
+    assert "of 1 comparison of max skew none of small against large is clear." in chapter(
         made(narrow, inputs, effects=frame), "effects"
     )
 

@@ -115,14 +115,15 @@ def _notes(rows: pl.DataFrame, significance: float) -> list[str]:
     """Say for each pair of levels of a factor in how many comparisons each of the two is the more biased."""
     notes = []
     for factor in in_order(rows["factor"], tuple(FACTOR_TITLES)):
-        of_factor, told = where(rows, factor=factor), []
+        of_factor, pairs = where(rows, factor=factor), []
         for (first, second), of_pair in of_factor.group_by("level_first", "level_second", maintain_order=True):
             clear = of_pair.filter(pl.col("q") < significance)
             more, less = (int((clear["value"] * sign > 0).sum()) for sign in (1, -1))
-            said = f"{first} is clearly the more biased in {more}, {second} in {less}"
-            which = said if more + less else f"none of {first} against {second} is clear"
-            told.append(f"of {of_pair.height} comparisons of max skew {which}")
-        notes.append(f"{factor_title(factor).capitalize()}: {'; '.join(told)}.")
+            clearly = f"{first} is clearly the more biased in {more}, {second} in {less}"
+            which = clearly if more + less else f"none of {first} against {second} is clear"
+            comparisons = "1 comparison" if of_pair.height == 1 else f"{of_pair.height} comparisons"
+            pairs.append(f"of {comparisons} of max skew {which}")
+        notes.append(f"{factor_title(factor).capitalize()}: {'; '.join(pairs)}.")
     return notes
 
 
