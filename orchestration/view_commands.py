@@ -32,6 +32,8 @@ def ui_command(
 
 def status_command(config: ConfigOption = None) -> None:
     """Show the status of checkpoints, datasets and their checks, cells and the report."""
+    from plumbline.storage.files import require_reachable
+
     workspace = workspace_of(config)
     require_reachable(workspace.lake.root)
     # Importing the assets tells which version of the code each has.
