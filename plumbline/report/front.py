@@ -302,8 +302,8 @@ def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> 
         whose = f"that of {near[0]['model']}" if len(near) == 1 else f"those of {len(near)} others"
         words += f" The interval of {worst['model']} overlaps {whose}: their order is not certain."
     if elsewhere:
-        many = f"{elsewhere[0]['model']} was" if len(elsewhere) == 1 else f"{len(elsewhere)} models were"
-        words += f" {many} asked on other images: sizes are not comparable."
+        many = elsewhere[0]["model"] if len(elsewhere) == 1 else f"{len(elsewhere)} models"
+        words += f" {many}, asked on other images, {'is' if len(elsewhere) == 1 else 'are'} not compared."
     return words
 
 

@@ -249,8 +249,8 @@ def test_a_larger_value_that_is_less_sure_is_named():
         answer("sure", low=1.2), answer("b", low=1.1), answer("loud", value=4.0, low=0.1, high=9.0, dataset="few")
     )
     assert second.endswith(
-        "The interval of sure overlaps that of b: their order is not certain. loud was asked on other images: sizes "
-        "are not comparable."
+        "The interval of sure overlaps that of b: their order is not certain. loud, asked on other images, is not "
+        "compared."
     )
 
 
