@@ -229,7 +229,7 @@ class AuditPlan:
             if self._keeps:
                 write_untold(self._workspace.lake, self.anew)
 
-    def told(self, *, but: Collection[tuple[str, str | None]]) -> None:
+    def clear_untold(self, *, but: Collection[tuple[str, str | None]]) -> None:
         """Take note that Dagster was told of all that stayed as it was, but for (job, partition) that failed."""
         left = [(asset, partition or "") for job, partition in but for asset in self.assets(job)]
         self.anew = {each for each in self.anew if any(concerns(self.graph, *one, each) for one in left)}

@@ -172,7 +172,7 @@ class AuditRun:
                 stages = [stage for stage in self._plan.stages() if stage.job in jobs]
                 for waits in (False, True):
                     self._work_on([stage for stage in stages if stage.waits is waits], place)
-        self._plan.told(but=self._left)
+        self._plan.clear_untold(but=self._left)
         self._say_first_failure()
         return self.outcome
 

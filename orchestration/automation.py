@@ -63,10 +63,10 @@ def _each(workspace: Workspace) -> dg.AutomationCondition:
 def _of_slices(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of slices: stale by the records of their own dataset."""
 
-    def own(slice_id: str, datasets: Set[str]) -> bool:
+    def of_dataset(slice_id: str, datasets: Set[str]) -> bool:
         return any(slice_id.startswith(f"{dataset}.") for dataset in datasets)
 
-    condition = _stale(workspace, UpdatedElsewhere("records", own)) & _ready(workspace)
+    condition = _stale(workspace, UpdatedElsewhere("records", of_dataset)) & _ready(workspace)
     return condition.ignore(_RECORDS).with_label("stale slice")
 
 

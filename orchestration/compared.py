@@ -59,7 +59,7 @@ def print_changes(changes: Changes, *, console: Console) -> None:
         console.print(f"not compared: {safe(line)}", style="yellow", highlight=False)
     if changes.how:
         console.print(changes.how, style="dim", highlight=False)
-    for title, listing in changes.told:
+    for title, listing in changes.listings:
         _print(listing, title, console, style="red" if title == TITLES[REGRESSED] else None)
     if changes.flips.height:
         _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)

@@ -327,7 +327,7 @@ class Workspace:
     def decoding(self, model: str) -> Decoding:
         """Return how a generative model draws tokens: as its entry says, else as all do, else as its own file says."""
         entry, general = self.lvlm_entry(model), self.audit.generation.decoding
-        return Decoding(**{**self.own_decoding(model), **general.said, **entry.decoding.said})
+        return Decoding(**{**self.own_decoding(model), **general.values, **entry.decoding.values})
 
     def own_decoding(self, model: str) -> dict[str, float]:
         """Return what of its decoding a checkpoint on this disk says itself and the audit file does not."""
@@ -336,7 +336,8 @@ class Workspace:
         entry, general = self.lvlm_entry(model), self.audit.generation.decoding
         if entry.address is None:
             return {}
-        own_values, stated = own_decoding(self.checkpoint_folder(entry.address)), {*general.said, *entry.decoding.said}
+        own_values = own_decoding(self.checkpoint_folder(entry.address))
+        stated = {*general.values, *entry.decoding.values}
         return {
             key: kind(own_values[key]) for key, (kind, _) in DRAWN_AS.items() if key in own_values and key not in stated
         }

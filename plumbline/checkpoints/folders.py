@@ -279,8 +279,8 @@ def require_modest(path: Path) -> None:
         With the file and the key.
     """
     for key, value in _pairs(read_configuration(path)):
-        asked = value if isinstance(value, list) else [value]
-        if key in _MOST and any(isinstance(one, int) and one > _MOST[key] for one in asked):
+        values = value if isinstance(value, list) else [value]
+        if key in _MOST and any(isinstance(one, int) and one > _MOST[key] for one in values):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,

@@ -316,8 +316,8 @@ class DecodingSettings(Part):
     """share of probability that is drawn from; when absent the checkpoint's own, else 1"""
 
     @property
-    def said(self) -> dict[str, float]:
-        """Return what it says, by the names of `Decoding`."""
+    def values(self) -> dict[str, float]:
+        """Return what is set, by the names of `Decoding`."""
         return self.model_dump(exclude_none=True)
 
 
@@ -343,7 +343,7 @@ class LvlmEntry(Part):
     def _one_place(self) -> LvlmEntry:
         if [self.address, self.endpoint, self.answers].count(None) != 2:
             raise ValueError("either `address` or `endpoint` or `answers`")
-        if self.answers is not None and self.decoding.said:
+        if self.answers is not None and self.decoding.values:
             raise ValueError("no `decoding` with `answers`: they were given elsewhere")
         if self.thinking is not None and self.address is None:
             raise ValueError("`thinking` with `address` alone: it is told to a checkpoint's chat template")

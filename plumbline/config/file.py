@@ -203,8 +203,8 @@ def _with_suites(
                 suites[file.stem] = suites.get(file.stem) or read_own_suite(file)
             except ConfigError as error:
                 key = ("audit", str(number), "suites", str(place))
-                told = f"line {line_of(key, lines)}, key {'.'.join(key)}: {name}: {error}"
-                broken[name] = _Broken(file.stem, "  - " + told.replace("\n", "\n    "))
+                mistake = f"line {line_of(key, lines)}, key {'.'.join(key)}: {name}: {error}"
+                broken[name] = _Broken(file.stem, "  - " + mistake.replace("\n", "\n    "))
     if not files:
         return content, []
     entries = []
@@ -273,10 +273,10 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own:
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
-        told = [describe(mistake, lines) for mistake in error.errors()]
+        described = [describe(mistake, lines) for mistake in error.errors()]
         # What is only missing because its file could not be read is no mistake of its own.
         mistakes += [
-            one for one in told if not any(" key audit." in one and f"`{each.name}`" in one for each in broken)
+            one for one in described if not any(" key audit." in one and f"`{each.name}`" in one for each in broken)
         ]
     if mistakes:
         raise _refused(mistakes, path)

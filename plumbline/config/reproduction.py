@@ -98,7 +98,7 @@ class Run:
             return {**settings, **trained_on, "artefacts": "the authors'" if given else "Plumbline's"}
         if cell.get("suite") != GENERATION:
             return {}
-        decoding = {**self.audit.generation.decoding.said, **self.audit.lvlms[model].decoding.said}
+        decoding = {**self.audit.generation.decoding.values, **self.audit.lvlms[model].decoding.values}
         entries = [e for e in self.audit.designs.get((model, dataset), ()) if _asks(e, cell)]
         seeds = {seed for entry in entries for seed in entry.seeds}
         sampled = all(e.occupations is not None or e.sets_per_occupation is not None for e in entries)

@@ -294,8 +294,10 @@ class MappedFolder(Reader):
         folder = dataset_root(root)
         if not (folder / self._map.index).is_file():
             hint = "correct `map.index` in the audit file, or put the table there"
-            found = shown_in(folder)
-            raise DatasetError("the folder has no table", where=root, found=found, expected=self._map.index, hint=hint)
+            content = shown_in(folder)
+            raise DatasetError(
+                "the folder has no table", where=root, found=content, expected=self._map.index, hint=hint
+            )
         index_file(folder, self._map.index)
         return [self._map.index]
 

@@ -189,13 +189,13 @@ def outside_balance(shares: pl.DataFrame, *, dataset: str) -> list[str]:
     Three labels of an attribute are said, and how many more there are.
     """
     outside = shares.filter((pl.col("share") < pl.col("expected_low")) | (pl.col("share") > pl.col("expected_high")))
-    said: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for row in outside.iter_rows(named=True):
-        said.setdefault(row["attribute"], []).append(
+        lines.setdefault(row["attribute"], []).append(
             f"{row['share']:.1%} of the images are `{row['label']}`; `datasets.{dataset}.balance.{row['attribute']}` "
             f"asks for {row['expected_low']:.0%} to {row['expected_high']:.0%} (n = {row['n']:,})"
         )
-    return [examples(each) for each in said.values()]
+    return [examples(each) for each in lines.values()]
 
 
 def none_left(listed: int, refused: pl.DataFrame, *, dataset: str) -> str:

@@ -385,14 +385,14 @@ def _by_preference(amounts: list[_Amount]) -> Iterator[list[_Amount]]:
 def _amount(found: re.Match[str], before: str) -> _Amount:
     part = found.groupdict()
 
-    def said(*names: str) -> bool:
+    def holds(*names: str) -> bool:
         return any(part[end + name] for end in ("low_", "high_") for name in names)
 
     return _Amount(
         value=_salary_value(part),
         period=_period(part, before),
-        money=said("sign", "dollars", "times") or bool(_SALARY_PATTERNS["grouped"].search(found[0])),
-        dollars=not said("other", "behind"),
+        money=holds("sign", "dollars", "times") or bool(_SALARY_PATTERNS["grouped"].search(found[0])),
+        dollars=not holds("other", "behind"),
         offered=_SALARY_PATTERNS["offer"].search(before) is not None,
     )
 

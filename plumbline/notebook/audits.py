@@ -408,15 +408,15 @@ def _ids(given: Sequence[Any] | None, images: NDArray[np.float32]) -> list[str]:
 def _require_margins(margins: Mapping[str, float]) -> None:
     known = equivalence_metrics()
     if unknown := sorted(set(margins) - set(known)):
-        found = examples(unknown) + suggestion(unknown[0], known)
-        raise ConfigError("no margin is known for it", where="margins", found=found, expected=", ".join(known))
+        names = examples(unknown) + suggestion(unknown[0], known)
+        raise ConfigError("no margin is known for it", where="margins", found=names, expected=", ".join(known))
 
 
 def _settings(seed: int | np.random.Generator, statistics: Mapping[str, Any]) -> MetricSettings:
     known = [name for name in MetricSettings.__dataclass_fields__ if name != "seed"]
     if unknown := sorted(set(statistics) - set(known)):
-        found = examples(unknown) + suggestion(unknown[0], known)
-        raise ConfigError("there is no such option", where="statistics", found=found, expected=", ".join(known))
+        names = examples(unknown) + suggestion(unknown[0], known)
+        raise ConfigError("there is no such option", where="statistics", found=names, expected=", ".join(known))
     return MetricSettings(seed=as_seed(seed), **statistics)
 
 

@@ -345,8 +345,8 @@ def records_of(
             found=examples(lacking) + suggestion(lacking[0], table.columns),
             expected=", ".join(table.columns),
         )
-    own = [name for name in dict.fromkeys((*attributes, *limits)) if name not in EXTENDED_SCHEMA]
-    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *own) if name in table.columns]
+    added = [name for name in dict.fromkeys((*attributes, *limits)) if name not in EXTENDED_SCHEMA]
+    known = [name for name in (*LABEL_COLUMNS, *_AUTOMATIC, *added) if name in table.columns]
     if labels is not None and not known:
         raise DatasetError(
             "no column of the labels is one that people are compared by",
@@ -355,7 +355,7 @@ def records_of(
             expected=f"one of {', '.join(LABEL_COLUMNS)}",
             hint="rename your columns, such as labels.rename({'sex': 'gender'}), or name them with `attributes`",
         )
-    schema = EXTENDED_SCHEMA | dict.fromkeys(own, pl.String)
+    schema = EXTENDED_SCHEMA | dict.fromkeys(added, pl.String)
     given = {name: _texts(table[name], kind) for name, kind in schema.items() if name in table.columns}
     ids = pl.Series("image_id", list(image_ids), dtype=pl.String)
     columns = {"image_id": ids, "path": ids.alias("path"), "dataset": pl.repeat(dataset, n, eager=True)} | given

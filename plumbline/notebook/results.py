@@ -236,8 +236,8 @@ class Audit:
         return f"{self.cell.model} on {self.cell.records.height} images of {self.cell.dataset}: {suites}"
 
     def _repr_html_(self) -> str:
-        told = [*self._doubts, *(finding.sentence for finding in self.findings[:_SHOWN])]
-        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
+        sentences = [*self._doubts, *(finding.sentence for finding in self.findings[:_SHOWN])]
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
         tables = "".join(_html_table(self.scores) if self.scores.height else "")
         absent = f"<p>{html.escape(self._absent)}</p>" if self.left_out else ""
         return f"<p><b>{html.escape(self._title)}</b></p><ul>{items}</ul>{tables}{absent}"

@@ -196,13 +196,13 @@ _MEASURED = ("metric", "suite", "event", "attribute", "group", "prompt", "instru
 def headline_rows(metric_table: pl.DataFrame, model: str, reading: Reading) -> pl.DataFrame:
     """Return the numbers on a model's card: what the scorecard shows of it, dataset by dataset, in its order."""
     rows = metric_table.filter(pl.col("model") == model, pl.col("condition") == BEFORE)
-    found = [metric_table.clear()]
+    tables = [metric_table.clear()]
     for _, of_one in rows.group_by("dataset", maintain_order=True):
         card = scorecard(of_one, reading).filter(~pl.col("state").is_in(["undefined", "no_label", "not_asked"]))
         answering = where(of_one, metric=tuple({question_of(name).metric for name in card["question"]}))
         named = answering.with_columns(row_ids(answering)).filter(pl.col("value").is_finite())
-        found.append(card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id"))
-    return pl.concat([each.select(metric_table.columns) for each in found])
+        tables.append(card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id"))
+    return pl.concat([each.select(metric_table.columns) for each in tables])
 
 
 def eval_results(rows: pl.DataFrame) -> list[EvalResult]:

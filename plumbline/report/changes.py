@@ -148,7 +148,7 @@ class Changes:
         return " ".join(["The change is after minus before, with its interval.", *words]) if words else ""
 
     @property
-    def told(self) -> list[tuple[str, Listing]]:
+    def listings(self) -> list[tuple[str, Listing]]:
         """Return what changed, with titles: first what got worse, last what appeared and what vanished."""
         by_verdict = [(verdict, self._of(verdict)) for verdict in TITLES]
         return [

@@ -534,14 +534,16 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     tested = {model: cells for model, cells in tested.items() if most and 2 * len(cells) >= most}
     if len(tested) < 2:
         return []
-    asked = set.intersection(*({cell["question"] for cell in cells} for cells in tested.values()))
-    common = {model: [cell for cell in cells if cell["question"] in asked] for model, cells in tested.items()}
+    shared_questions = set.intersection(*({cell["question"] for cell in cells} for cells in tested.values()))
+    common = {
+        model: [cell for cell in cells if cell["question"] in shared_questions] for model, cells in tested.items()
+    }
     evident = {model: [cell for cell in cells if cell["state"] == "evidence"] for model, cells in common.items()}
     order = sorted(evident, key=lambda model: len(evident[model]))
-    if not asked or len(evident[order[0]]) == len(evident[order[-1]]):
+    if not shared_questions or len(evident[order[0]]) == len(evident[order[-1]]):
         return []
 
-    def told(models: Sequence[str]) -> str:
+    def models_text(models: Sequence[str]) -> str:
         alone, still = len(models) == 1, evident[models[0]]
         which = f": {topics(still)}" if alone and 0 < len(still) <= MOST_NAMED else ""
         weak = sum(cell["state"] == "too_weak" for cell in common[models[0]]) if alone else 0
@@ -557,15 +559,15 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     apart = not_ranked(card)
     last = [model for model in tested if model in others and model not in apart][-1:]
     reference = f" {listed(control)} is the control, a reference." if len(control) == 1 else ""
-    shared = f"of the {len(asked)} questions that {len(tested)} encoders share"
+    shared = f"of the {len(shared_questions)} questions that {len(tested)} encoders share"
     if not last or last[0] in best:
-        text = f"Evidence of bias in the fewest {shared}: {told(best)}.{reference}"
+        text = f"Evidence of bias in the fewest {shared}: {models_text(best)}.{reference}"
     else:
         largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
         but = f" Its gap in {topics(largest)} is the largest of all, {value_text(largest[0])}." if largest else ""
         text = (
             f"The least biased encoder, by the order of the scorecard, is {last[0]} (evidence of bias in "
-            f"{len(evident[last[0]])} {shared}).{reference}{but} Evidence in the fewest questions: {told(best)}."
+            f"{len(evident[last[0]])} {shared}).{reference}{but} Evidence in the fewest questions: {models_text(best)}."
         )
     best = [model for model in tested if model in {*best, *last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]

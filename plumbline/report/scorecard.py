@@ -415,9 +415,9 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
     for name in sorted(set(compared["attribute"]) - {"gender", "race", "auto_gender"}):
         if name in ATTRIBUTE_TITLES and (is_composite(name) or name not in beside):
             continue
-        asked = [question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE]
-        asked = [each for each in asked if not _rows_of(compared, each).is_empty()]
-        more += asked[:1] if is_composite(name) or name not in beside else asked
+        possible = [question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE]
+        possible = [each for each in possible if not _rows_of(compared, each).is_empty()]
+        more += possible[:1] if is_composite(name) or name not in beside else possible
     for suite, event, name in skews.select("suite", "event", "attribute").unique(maintain_order=True).iter_rows():
         if has_no_question(suite) and name != "auto_gender" and not is_composite(name):
             more.append(question_of(":".join((_SUITE, *(quote(part, safe=" ") for part in (suite, event, name))))))

@@ -200,8 +200,14 @@ def _cell(row: Row, table: pl.DataFrame | None = None) -> dict[str, Any]:
     question = OF_METRIC[row["metric"]]
     groups = "" if table is None else between(row, question, table)
     compared = None if table is None else groups_compared(row, question, table)
-    told = {"unit": question.unit, "kind": question.kind, "state": "evidence", "between": groups, "compared": compared}
-    return {**row, **told}
+    answer = {
+        "unit": question.unit,
+        "kind": question.kind,
+        "state": "evidence",
+        "between": groups,
+        "compared": compared,
+    }
+    return {**row, **answer}
 
 
 def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
@@ -278,8 +284,8 @@ class Sentences:
         row = {} if sources is None else sources.selected
         if sources is None or finding.tone not in (*DIFFERENCES, "none") or row.get("metric") not in SAYS:
             ordinary = {} if sources is None else sources.ordinary
-            said = in_short(finding, row, ordinary, self.reading)
-            return replace(finding, sentence=said + caveats(row, finding.tone, ordinary))
+            sentence = in_short(finding, row, ordinary, self.reading)
+            return replace(finding, sentence=sentence + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
         beside = _other_pole(row, self.table) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
         if finding.tone in DIFFERENCES:

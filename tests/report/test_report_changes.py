@@ -144,16 +144,16 @@ def test_what_got_worse_is_told_before_what_got_better_and_what_appeared_last():
         ),
     ]
     found = changes(rows)
-    told = [(title, [row[0] for row in listing.rows]) for title, listing in found.told]
-    assert [title.split()[0].strip(",:") for title, _ in told] == [
+    titles = [(title, [row[0] for row in listing.rows]) for title, listing in found.listings]
+    assert [title.split()[0].strip(",:") for title, _ in titles] == [
         "Worse", "Worse", "Better", "Changed", "Appeared", "Vanished",
     ]  # fmt: skip
-    assert [[what.split(", ")[1] for what in whats] for _, whats in told[:3]] == [
+    assert [[what.split(", ")[1] for what in whats] for _, whats in titles[:3]] == [
         ["worst", "worse"], ["little", "mild"], ["better"],
     ]  # fmt: skip
     assert found.regressed == 2
     assert "2 numbers are worse than before by more than is allowed: the first is" in found.summary
-    assert f"{told[0][1][0]} on " in found.summary
+    assert f"{titles[0][1][0]} on " in found.summary
     assert "1 number is better" in found.summary and "As if independent" in found.how
 
 
@@ -179,14 +179,14 @@ def test_a_share_is_told_in_percent_and_its_change_in_points_that_add_up():
             )
         ]
     )  # fmt: skip
-    assert found.told[0][1].rows[0][3:6] == ("17.2%", "23.0%", "+5.8 points [3.9–7.8]")
+    assert found.listings[0][1].rows[0][3:6] == ("17.2%", "23.0%", "+5.8 points [3.9–7.8]")
 
 
 def test_long_listings_are_cut_and_say_so():
-    [(_, listing)] = changes([difference(event=f"event {i}") for i in range(LONGEST + 3)]).told
+    [(_, listing)] = changes([difference(event=f"event {i}") for i in range(LONGEST + 3)]).listings
     assert len(listing.rows) == LONGEST and str(LONGEST + 3) in listing.note
 
 
 def test_the_models_are_named_in_rows_only_where_they_differ_among_rows():
     alone, apart = changes([difference(model_new="siglip")]), changes([difference()])
-    assert "Model" not in alone.told[0][1].heads and apart.told[0][1].rows[0][1] == "clip"
+    assert "Model" not in alone.listings[0][1].heads and apart.listings[0][1].rows[0][1] == "clip"
