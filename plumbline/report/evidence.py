@@ -118,11 +118,17 @@ def finding_of(
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) if strength is None else strength,
+        strength=_strength(row) if strength is None else strength,
         row=name_of(row),
         measure=measure,
         question=question_of(row),
     )
+
+
+def _strength(row: Row) -> float:
+    """Return how far the lower end of the interval, else the value, lies from no difference."""
+    none = value_without_difference(row.get("metric") or "") or 0.0
+    return or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) - none
 
 
 def question_of(row: Row) -> tuple[object, ...]:

@@ -48,6 +48,15 @@ AT_FIRST = {
 }
 
 
+class Company(NamedTuple):
+    """In how many models the row of a finding is evidence, of how many that have it tested."""
+
+    same: int
+    tested: int
+    opposite: int = 0
+    """models in which it is evidence of the opposite, by its sign"""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One finding.
@@ -78,8 +87,8 @@ class Finding:
         What `value` is, where it is another reading of the question than that of the other models.
     question : tuple
         What identifies its row but for the model; empty of what is told of no row.
-    company : (int, int), optional
-        In how many models the same row is evidence, and how many have it tested.
+    company : Company, optional
+        How many models show the same.
     """
 
     tone: str
@@ -96,7 +105,7 @@ class Finding:
     row: str | None = None
     measure: str = ""
     question: tuple[object, ...] = ()
-    company: tuple[int, int] | None = None
+    company: Company | None = None
 
     def __str__(self) -> str:
         """Return what it says."""

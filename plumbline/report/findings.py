@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import row_ids
-from plumbline.metrics.evidence import smallest_detectable
+from plumbline.metrics.evidence import smallest_detectable, value_without_difference
 from plumbline.metrics.family import family_descriptions
 from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.evidence import CELL, QUESTION, name_of, too_weak
-from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
+from plumbline.report.finding import Company, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked
@@ -88,15 +89,26 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 
 
 def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return findings with the number of models in which the same row is evidence, and in which it was tested."""
+    """Return findings with the number of models in which the same row is evidence, to either side."""
     level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
     metrics = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
     tested = table.filter(level.is_not_null(), pl.col("metric").is_in(metrics))
-    counted = tested.group_by(QUESTION).agg(
-        (level < reading.significance).sum().alias("evident"), pl.len().alias("models")
-    )
-    company = {row[:-2]: (int(row[-2]), int(row[-1])) for row in counted.iter_rows()}
-    return [replace(finding, company=company.get(finding.question)) for finding in found]
+    none = pl.col("metric").replace_strict({name: value_without_difference(name) or 0.0 for name in metrics})
+    side = pl.when(level < reading.significance).then((pl.col("value") - none).sign()).otherwise(0.0)
+    sides = tested.group_by(QUESTION).agg(pl.col("model"), side.alias("side")).rows_by_key(QUESTION)
+    return [
+        replace(finding, company=_company(finding.model, *sides[finding.question][0]))
+        if finding.question in sides
+        else finding
+        for finding in found
+    ]
+
+
+def _company(model: str, models: Sequence[str], sides: Sequence[float]) -> Company:
+    """Count the models whose evidence points to the side of one of them; of one without evidence, all that have it."""
+    own = dict(zip(models, sides)).get(model) or 0.0
+    same = sum(side == own if own else bool(side) for side in sides)
+    return Company(same, len(models), sum(side == -own for side in sides) if own else 0)
 
 
 def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:

@@ -286,7 +286,10 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     without = [cell["model"] for cell in tested if cell["state"] != "evidence"]
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
     if len(tested) == 2 and len(without) == 1:
-        return [first, f"{without[0]} shows no evidence of it.{_larger(worst, measured)}"]
+        other = next(cell for cell in tested if cell["state"] != "evidence")
+        near = or_nan(other["ci_high"]) >= or_nan(worst["ci_low"]) and other["dataset"] == worst["dataset"]
+        but = ", but its interval overlaps: that is no evidence that the two differ" if near else ""
+        return [first, f"{without[0]} shows no evidence of it{but}.{_larger(worst, measured)}"]
     same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
     return [first, f"{len(measured)} of {len(tested)} {same}{others}.{_larger(worst, measured)}"]
 
@@ -300,7 +303,7 @@ def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> 
     near = [cell for cell in smaller if or_nan(cell["ci_high"]) >= or_nan(worst["ci_low"])]
     if near:
         whose = f"that of {near[0]['model']}" if len(near) == 1 else f"those of {len(near)} others"
-        words += f" The interval of {worst['model']} overlaps {whose}: their order is not certain."
+        words += f" The interval of {worst['model']} overlaps {whose}: that alone does not settle their order."
     if elsewhere:
         many = elsewhere[0]["model"] if len(elsewhere) == 1 else f"{len(elsewhere)} models"
         words += f" {many}, asked on other images, {'is' if len(elsewhere) == 1 else 'are'} not compared."
@@ -344,10 +347,10 @@ def _tested(card: pl.DataFrame) -> list[dict[str, Any]]:
 def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
     """Say in how many of the tested questions there is evidence."""
     evident, every = sum(cell["state"] == "evidence" for cell in tested), len(tested)
-    questions = "question that was" if every == 1 else "questions that were"
+    questions = f"question{'' if every == 1 else 's'} of the scorecard"
     if not evident:
-        return f"No evidence of bias in {'the' if every == 1 else f'any of {every}'} {questions} tested."
-    return f"Evidence of bias in {evident} of {every} {questions} tested."
+        return f"No evidence of bias in {'the one' if every == 1 else f'any of {every}'} {questions}."
+    return f"Evidence of bias in {evident} of {every} {questions}."
 
 
 def _untested(card: pl.DataFrame, whose: str) -> str:
@@ -442,7 +445,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     if kind == "encoder" and evident:
         tries = [mitigation_advice(each, inputs.audit) for each in _tried(inputs) if each[0].model == model]
         lines += tries or [
-            _untried(model, inputs) or "No mitigation was tried on it; see “What to do” for which to try first."
+            _untried(model, inputs) or "No mitigation was tried on it; “What to do” says what was seen on others."
         ]
     if _is_control(model, inputs) and inputs.planted_truth is not None:
         events = where(inputs.planted_truth, model=model)["event"].unique(maintain_order=True)
@@ -500,9 +503,11 @@ def advice(table: pl.DataFrame, card: pl.DataFrame, inputs: ReportInputs, ranked
     candidates, encoders = _tried(inputs), asked_models(card, "encoder")
     candidates.sort(key=lambda each: each[0].model not in encoders[:1])
     lines = _choice(card, inputs, ranked)
-    untried = encoders and encoders[0] not in {each[0].model for each in candidates}
-    if untried and _tested(where(card, model=encoders[0], state="evidence")):
-        lines.append(_untried(encoders[0], inputs) or first_to_try(encoders[0], candidates))
+    evident = _tested(where(card, model=encoders[0], state="evidence")) if encoders else []
+    if evident and encoders[0] not in {each[0].model for each in candidates}:
+        first = question_of(evident[0]["question"])
+        problem = first.attribute, first.suite, first.event
+        lines.append(_untried(encoders[0], inputs) or first_to_try(encoders[0], candidates, problem))
     lines += [mitigation_advice(each, inputs.audit) for each in candidates][: 4 - len(lines)]
     return (*lines, *instruction_advice(table, inputs)[:1])
 
@@ -564,10 +569,11 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         text = f"Evidence of bias in the fewest {shared}: {models_text(best)}.{reference}"
     else:
         largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
-        but = f" Its gap in {topics(largest)} is the largest of all, {value_text(largest[0])}." if largest else ""
+        but = f" The largest gap in {topics(largest)} is its own, {value_text(largest[0])}." if largest else ""
+        least = f"Apart from the control ({control[0]}), the least" if len(control) == 1 else "The least"
         text = (
-            f"The least biased encoder, by the order of the scorecard, is {last[0]} (evidence of bias in "
-            f"{len(evident[last[0]])} {shared}).{reference}{but} Evidence in the fewest questions: {models_text(best)}."
+            f"{least} biased encoder, by the order of the scorecard, is {last[0]} (evidence of bias in "
+            f"{len(evident[last[0]])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
         )
     best = [model for model in tested if model in {*best, *last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]
@@ -613,7 +619,8 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
 
 def limits(inputs: ReportInputs) -> tuple[str, ...]:
     """Return what no number here says, in at most five lines."""
-    lines = []
+    lines, paired = [], inputs.effects is not None and not inputs.effects.is_empty()
+    compared = "; comparisons on the same images may, see “What size, data and source change”" if paired else ""
     if inputs.planted:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"
         lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
@@ -622,7 +629,7 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
         "difference that would have been detected, where one is known.",
         "Groups are the labels of the datasets, whoever gave them: not always how people see themselves.",
         "Models are sorted by the first column with evidence, by the end of the interval that is nearer to no "
-        "difference; where intervals overlap, their order is not certain.",
+        f"difference: other columns may order them otherwise. Intervals that overlap do not settle an order{compared}.",
     ]
     if inputs.reading.stand_ins:
         scorers = listed(f"“{name}”" for name in inputs.reading.stand_ins)

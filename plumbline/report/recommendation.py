@@ -21,6 +21,7 @@ from plumbline.report.transfer import (
     COSTS,
     JUDGED,
     SIX_AXES,
+    Axis,
     Tried,
     axis_of,
     block_of,
@@ -91,29 +92,46 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
     )
 
 
-def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
+def first_to_try(model: str, others: Sequence[Sequence[Tried]], problem: Axis) -> str:
     """Return in one sentence which mitigation to try first on a checkpoint where none was tried, and what it costs.
 
     Of those that close a gap between groups of another checkpoint it is the one that closes most, less what it makes
-    worse; where none closes one, that which lowers most harm rates.
+    worse; where none closes one, that which lowers most harm rates. One that widens the gap that this checkpoint shows
+    first stands behind the others.
+
+    Parameters
+    ----------
+    problem : Axis
+        Attribute, suite and event of that gap.
     """
     helping = [one for candidates in others for one in candidates if one.improved and not one.leaking]
     if not helping:
         return f"Try mitigations on {model}; none was tried."
-    first = max(helping, key=lambda one: (bool(one.improved_axes), len(one.improved) - len(one.worsened), *_merit(one)))
+
+    def widens(one: Tried) -> bool:
+        return problem in {axis_of(row) for row in one.worsened}
+
+    def merit(one: Tried) -> tuple[float, ...]:
+        return (not widens(one), bool(one.improved_axes), len(one.improved) - len(one.worsened), *_merit(one))
+
+    first = max(helping, key=merit)
     better = [
         *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
         *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
     ]
     raised = [row_words(row) for row in first.worsened]
-    also = [f"{len(raised) - _MOST_NAMED} more"] if len(raised) > _MOST_NAMED else []
-    worse = f"raises {listed([*raised[:_MOST_NAMED], *also])}" if raised else "raises none"
+    also = [f"{len(raised) - _MOST_NAMED} more"] if len(raised) > _MOST_NAMED + 1 else []
+    worse = f"raises {listed([*raised[: None if not also else _MOST_NAMED], *also])}" if raised else "raises none"
     costs = foremost(first.of(*COSTS, verdict=WORSENED), 1)
     cost = f"costs {change(costs[0])} in {row_words(costs[0])}" if costs else "shows no cost in accuracy or retrieval"
     does = f"{first.name}: on {first.model} ({first.dataset}) it lowers {listed(better)}, {worse} and {cost}"
     if is_recommended(first) and first.improved_axes:
         return f"No mitigation was tried on {model}. Try first {does}."
-    return f"No mitigation was tried on {model}; elsewhere none closes a gap without a loss. The least bad is {does}."
+    gap = " It widens the gap that this model shows first." if widens(first) else ""
+    return (
+        f"No mitigation was tried on {model}; on other models none was seen to close a gap without a loss. The least "
+        f"bad (most closed, less what gets worse) is {does}.{gap}"
+    )
 
 
 def _counted(many: int, what: str) -> list[str]:

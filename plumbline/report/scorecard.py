@@ -21,6 +21,7 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.evidence import state as evidence_state
+from plumbline.metrics.evidence import value_without_difference
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
 from plumbline.report.evidence import CELL, too_weak
@@ -190,7 +191,7 @@ class Question:
     Attributes
     ----------
     id : str
-        Name in exports.
+        Name in exports. Of what is asked of any attribute it ends in `race`, and the attribute takes that place.
     topic : str
         What is asked, for the middle of a sentence.
     kind : {"encoder", "generator"}
@@ -252,6 +253,18 @@ class Question:
         categories = suite.events.get(self.event, ())
         labels = tuple(each.id for each in suite.candidates if each.category in categories)
         return labels or suite.scales.get(self.event, suite.scales.get(f"{self.event}_positive", ()))
+
+    @property
+    def opposite_words(self) -> tuple[str, ...]:
+        """Return the words whose closeness is subtracted from that of `words`, where the metric does so."""
+        if self.metric != "weat_effect" or is_own_suite(self.suite):
+            return ()
+        return load_suite(self.suite).scales.get(f"{self.event}_negative", ())
+
+    @property
+    def without_difference(self) -> float:
+        """Return the value where no group is treated unlike another: 0, of a ratio 1."""
+        return value_without_difference(self.metric) or 0.0
 
     @property
     def ranks(self) -> bool:
@@ -388,7 +401,7 @@ def question_of(id: str) -> Question:
     if id.startswith(f"{_SUITE}:"):
         own_suite, event, of = map(unquote, id.split(":")[1:])
         return _labels(id, event_title(event, own_suite), own_suite, event, of)
-    start = next(each for each in _OF_ANY_ATTRIBUTE if id.startswith(each))
+    start = max((each for each in _OF_ANY_ATTRIBUTE if id.startswith(each)), key=len)
     return replace(_OF_ANY_ATTRIBUTE[start], id=id, attribute=id.removeprefix(start))
 
 
@@ -740,10 +753,10 @@ def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind])
 
 def _surely(cell: Mapping[str, Any]) -> float:
     """Return how far from no difference a value lies at least: the nearer end of its interval, or the value."""
-    low, high = cell["ci_low"], cell["ci_high"]
+    low, high, none = cell["ci_low"], cell["ci_high"], question_of(cell["question"]).without_difference
     if not (defined(low) and defined(high)):
-        return abs(float(cell["value"]))
-    return max(float(low), -float(high), 0.0)
+        return abs(float(cell["value"]) - none)
+    return max(float(low) - none, none - float(high), 0.0)
 
 
 # --- In words.

@@ -10,7 +10,7 @@ import polars as pl
 
 from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
-from plumbline.report.rows import Row, defined, or_nan
+from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
     UNITS,
     detectable,
@@ -90,10 +90,12 @@ class ScoreTable:
     """The scorecard of one kind of models: (model, its cells in the order of the columns), worst first.
 
     `elsewhere` are the datasets, with the number of images, that cells marked so were asked on; `apart` is how many
-    models, the last ones, are not ranked with the others (`plumbline.report.scorecard.not_ranked`).
+    models, the last ones, are not ranked with the others (`plumbline.report.scorecard.not_ranked`); `order` says by
+    which column.
     """
 
     title: str
+    order: str = ""
     columns: list[Column] = field(default_factory=list)
     rows: list[tuple[str, list[Cell]]] = field(default_factory=list)
     elsewhere: dict[str, int] = field(default_factory=dict)
@@ -114,9 +116,10 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             by_model = {row["model"]: row for row in answers.to_dicts()}
             entry = question_of(str(question))
             more, unit = entry.direction == "more is better", UNITS[entry.unit]
-            # Of a value of which more is better, such as accuracy, 0 is nothing to compare with.
-            scale = _Scale.of(list(by_model.values()), from_zero=not more)
+            # Of a value of which more is better, such as accuracy, no value is that of no difference.
+            scale = _Scale.of(list(by_model.values()), None if more else entry.without_difference)
             words = f"; words: {', '.join(entry.words)}" if entry.words else ""
+            words += f"; less the closeness to: {', '.join(entry.opposite_words)}" if entry.opposite_words else ""
             meaning = f"{unit.meaning}; asked on {usual[entry.id]}{words}"
             head = entry.head or unit.head or unit.suffix
             table.columns.append(Column(entry.title, head, meaning, more, scale.null))
@@ -126,8 +129,15 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
                 if row is not None and cells[model][-1].elsewhere:
                     table.elsewhere[row["dataset"]] = max(row["n"] or 0, table.elsewhere.get(row["dataset"], 0))
         table.rows.extend(cells.items())
-        tables.append(replace(table, apart=sum(model in apart for model in models)))
+        tables.append(replace(table, apart=sum(model in apart for model in models), order=_order(rows)))
     return tables
+
+
+def _order(rows: pl.DataFrame) -> str:
+    """Say by which column models are sorted: the first of bias in which one has evidence, or a size."""
+    names = where(rows, state=("evidence", "measured"))["question"].unique(maintain_order=True)
+    titles = [question.title for question in map(question_of, names) if question.of_bias]
+    return f"worst first by {titles[0][:1].lower()}{titles[0][1:]}" if titles else "worst first"
 
 
 @dataclass(frozen=True)
@@ -139,18 +149,18 @@ class _Scale:
     null: float | None
 
     @classmethod
-    def of(cls, rows: list[Row], *, from_zero: bool) -> _Scale:
+    def of(cls, rows: list[Row], without_difference: float | None) -> _Scale:
         known = [row for row in rows if defined(row["value"])]
         values = [row["value"] for row in known]
         ends = [row[name] for row in known for name in ("ci_low", "ci_high") if defined(row[name])]
-        base = [0.0] if from_zero else []
+        base = [] if without_difference is None else [without_difference]
         if not (values or base):
             return cls(0.0, 1.0, None)
         reach = BESIDE_EXTREMES * max((abs(value) for value in values), default=1.0)
         every = [*values, *(max(-reach, min(reach, end)) for end in ends), *base]
         low, high = min(every), max(every)
         scale = cls(low, high if high > low else low + 1.0, None)
-        return cls(scale.low, scale.high, scale.place(0.0) if from_zero else None)
+        return cls(scale.low, scale.high, None if without_difference is None else scale.place(without_difference))
 
     def place(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
@@ -208,6 +218,7 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
 
 def _although(row: Row) -> str:
     """Say why the state and the interval of a cell seem to disagree, where they do."""
-    if row["state"] == "evidence" and or_nan(row["ci_low"]) <= 0 <= or_nan(row["ci_high"]):
-        return " The evidence is q, of a permutation test, although the interval reaches 0."
+    none = question_of(row["question"]).without_difference
+    if row["state"] == "evidence" and or_nan(row["ci_low"]) <= none <= or_nan(row["ci_high"]):
+        return f" The evidence is q, of a permutation test, although the interval reaches {none:g}."
     return excludes_parity(row) if row["state"] == "none" else ""

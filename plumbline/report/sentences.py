@@ -372,11 +372,12 @@ def _lifted(cell: Mapping[str, Any]) -> str:
 
 def _company(finding: Finding) -> str:
     """Say how many models show the same."""
-    if not finding.company or finding.company[1] < 2:
+    if not finding.company or finding.company.tested < 2:
         return ""
-    evident, models = finding.company
-    shows = "shows" if evident == 1 else "show"
-    return f" {evident} of the {models} models asked on {finding.dataset} {shows} evidence of it."
+    same, models, opposite = finding.company
+    shows = "shows" if same == 1 else "show"
+    other = f", {opposite} of the opposite" if opposite else ""
+    return f" {same} of the {models} models asked on {finding.dataset} {shows} evidence of it{other}."
 
 
 def in_short(finding: Finding, row: Row, ordinary: Row, reading: Reading) -> str:

@@ -122,21 +122,23 @@ class Tried:
         An axis is worse where any reading of it is, unless Max Skew says that it improves; of several readings it is
         Max Skew, else the surest.
         """
-        main = self.of(*JUDGED, verdict=WORSENED)
-        settled = {axis_of(row) for row in (*main, *self.of("axis", verdict=IMPROVED))}
-        return main + [row for row in self._worse_readings if axis_of(row) not in settled]
+        return self.of(*JUDGED, verdict=WORSENED) + self.by_other_readings(WORSENED)
+
+    def by_other_readings(self, verdict: str) -> list[Row]:
+        """Return the surest further reading of each axis that has a verdict by it, and none by Max Skew."""
+        settled = {axis_of(row) for each in (IMPROVED, WORSENED) for row in self.of("axis", verdict=each)}
+        return [row for row in self._surest_readings(verdict) if axis_of(row) not in settled]
 
     @property
     def disputed(self) -> list[Row]:
         """Return readings by which an axis gets worse that improves by Max Skew."""
         improved = {axis_of(row) for row in self.of("axis", verdict=IMPROVED)}
-        return [row for row in self._worse_readings if axis_of(row) in improved]
+        return [row for row in self._surest_readings(WORSENED) if axis_of(row) in improved]
 
-    @property
-    def _worse_readings(self) -> list[Row]:
-        """Return the surest further reading of each axis by which it gets worse."""
-        worse = [row for row in self.readings if row["verdict"] == WORSENED]
-        surest = {axis_of(row): row for row in sorted(worse, key=lambda row: -row["q"])}
+    def _surest_readings(self, verdict: str) -> list[Row]:
+        """Return the surest further reading of each axis that has a verdict by it."""
+        rows = [row for row in self.readings if row["verdict"] == verdict]
+        surest = {axis_of(row): row for row in sorted(rows, key=lambda row: -row["q"])}
         return sorted(surest.values(), key=place)
 
 

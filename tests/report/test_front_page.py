@@ -249,8 +249,8 @@ def test_a_larger_value_that_is_less_sure_is_named():
         answer("sure", low=1.2), answer("b", low=1.1), answer("loud", value=4.0, low=0.1, high=9.0, dataset="few")
     )
     assert second.endswith(
-        "The interval of sure overlaps that of b: their order is not certain. loud, asked on other images, is not "
-        "compared."
+        "The interval of sure overlaps that of b: that alone does not settle their order. loud, asked on other "
+        "images, is not compared."
     )
 
 
@@ -278,7 +278,7 @@ def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
 def test_one_model_alone_is_no_worst_of_many():
     first, second = verdict_of(answer("only"), answer("only", attribute="gender", groups={"man": 0.5, "woman": 0.2}))
     assert first.startswith("only: on fairface it gives crime labels") and "biased of" not in first
-    assert second == "Evidence of bias in 2 of 2 questions that were tested."
+    assert second == "Evidence of bias in 2 of 2 questions of the scorecard."
 
 
 def test_of_generative_models_alone_nothing_is_said_of_encoders():

@@ -140,7 +140,7 @@ def test_a_table_says_what_each_changes_costs_and_needs():
         logit_adjustment=[(PROBES, BETTER)],
     )
     changed, cost, how, note = shown["Prompt Array (prompt_array-x)"]
-    assert changed == "1 better, 2 worse of 3, costs" and cost.endswith("−20 points") and note == ""
+    assert changed == "1 better, 2 worse of 3; costs" and cost.endswith("−20 points") and note == ""
     assert "gradients through the text encoder" in how
     assert shown["SANER"][3] == "undefined comparisons: 1"
     (disputed,) = glance(a=[(GENDER_CRIME, BETTER), (PARITY, WORSE)]).values()
@@ -171,13 +171,24 @@ def test_enumerations():
 
 def test_where_none_was_tried_the_one_that_closes_most_gaps_elsewhere_is_named_with_its_cost():
     gap = candidates(saner=[(GENDER_CRIME, BETTER), (HARM, BETTER)], bias_prompts=[(HARM, BETTER)])
-    assert first_to_try("x", [gap]).startswith(
+    crime = ("gender", "crime", "crime")
+    assert first_to_try("x", [gap], crime).startswith(
         "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1"
     )
     dear = candidates(saner=[(GENDER_CRIME, BETTER), (ACCURACY, -WORSE)])
-    told_ = first_to_try("x", [dear])
-    assert "elsewhere none closes a gap without a loss" in told_ and "costs −30 points in" in told_
-    assert first_to_try("x", [candidates(saner=[(GENDER_CRIME, SAME)])]) == "Try mitigations on x; none was tried."
+    told_ = first_to_try("x", [dear], crime)
+    assert "on other models none was seen to close a gap without a loss" in told_ and "costs −30 points in" in told_
+    assert first_to_try("x", [candidates(saner=[(GENDER_CRIME, SAME)])], crime) == (
+        "Try mitigations on x; none was tried."
+    )
+    # One that widens the gap which the model shows first stands behind one that closes less.
+    moved = candidates(
+        saner=[(GENDER_CRIME, BETTER), (HARM, BETTER), (RACE_AGENCY, WORSE)], bias_prompts=[(GENDER_CRIME, BETTER)]
+    )
+    race = ("race", "agency", "negative_agency")
+    assert "SANER" in first_to_try("x", [moved], crime) and "Bias Prompts" in first_to_try("x", [moved], race)
+    only = candidates(saner=[(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)])
+    assert first_to_try("x", [only], race).endswith("It widens the gap that this model shows first.")
 
 
 def test_a_mitigation_that_lowers_a_rate_and_no_gap_is_told_as_that():

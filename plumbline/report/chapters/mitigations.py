@@ -321,6 +321,12 @@ def retrieval_listing(rows: pl.DataFrame) -> Listing:
 _DIRECTIONS = {"image_to_text": "captions of an image", "text_to_image": "the image of a caption"}
 
 
+_COUNTED = (
+    "Counted are Max Skews and harm rates, then gaps of which only another reading (parity difference, smoothed skew, "
+    "a variant of the suite) says that they change; “costs” where accuracy or retrieval clearly falls."
+)
+
+
 def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[str]) -> Listing:
     """List for each model which mitigation to use, and how many axes and harm rates each changes."""
     rows = []
@@ -329,8 +335,7 @@ def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[s
         cells = [_counted(by_name[name]) if name in by_name else "–" for name in conditions]
         rows.append((candidates[0].model, chosen.condition if chosen else "none", *cells))
     heads = ("Model", "To use", *(label(name, longest=40) for name in conditions))
-    note = "Counted are bias measures; “costs” where accuracy or retrieval clearly falls."
-    return Listing(heads, rows, note=note)
+    return Listing(heads, rows, note=_COUNTED)
 
 
 def glance_listing(own: Sequence[Tried]) -> Listing:
@@ -341,7 +346,7 @@ def glance_listing(own: Sequence[Tried]) -> Listing:
         cost = f"{row_title(most[0])} {change(most[0])}" if most else "–"
         how = METHODS[one.method].takes if one.method in METHODS else "–"
         rows.append((one.name, _counted(one), cost, how, "; ".join(_caveats(one))))
-    return Listing(("Mitigation", "Bias measures", "Largest cost", "How", "Note"), rows)
+    return Listing(("Mitigation", "Bias measures", "Largest cost", "How", "Note"), rows, note=_COUNTED)
 
 
 def _caveats(one: Tried) -> Iterator[str]:
@@ -357,9 +362,11 @@ def _counted(one: Tried) -> str:
     judged = one.of(*JUDGED)
     if not judged:
         return "not judged"
-    better, worse = len(one.of(*JUDGED, verdict=IMPROVED)), len(one.worsened)
-    costs = ", costs" if one.of(*COSTS, verdict=WORSENED) else ""
-    return f"{better} better, {worse} worse of {len(judged)}{costs}"
+    better, worse = (len(one.of(*JUDGED, verdict=verdict)) for verdict in (IMPROVED, WORSENED))
+    better_by, worse_by = (len(one.by_other_readings(verdict)) for verdict in (IMPROVED, WORSENED))
+    others = f"; by other readings {better_by} better, {worse_by} worse" if better_by or worse_by else ""
+    costs = "; costs" if one.of(*COSTS, verdict=WORSENED) else ""
+    return f"{better} better, {worse} worse of {len(judged)}{others}{costs}"
 
 
 # --- What helps, at what cost, and what it makes worse: every mitigation that was tried on each
@@ -442,7 +449,8 @@ def _first_adjustment(table: pl.DataFrame, reading: Reading, models: tuple[str, 
 CHAPTER = Chapter(
     anchor="mitigations",
     title="What helps, at what cost, and what it makes worse",
-    lead="Each mitigation was applied to each model and judged on the same images as before: on the six contrastive "
+    lead="Each mitigation was applied to the models that the audit file tries it on, and judged on the same images "
+    "before and after: on the six contrastive "
     "metrics (gender and race, in crime, communion and agency words), on how often labels are harmful, on the Trident "
     "probes, and on what it costs in accuracy and retrieval. A mitigation that lowers one bias may raise another. “No "
     "evidence” means that chance alone may explain a difference; it never means that there is none.",
