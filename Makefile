@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test coverage test-all check fingerprints bench bench-statistics bench-mitigation bench-calibration bench-devices bench-encoders \
-        bench-generation bench-incremental bench-language bench-notebook bench-growth bench-utility trust graph hashes docs notebooks screenshots ui report clean help
+        bench-generation bench-incremental bench-language bench-notebook bench-growth bench-utility trust format graph hashes docs notebooks screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -16,10 +16,11 @@ help:            ## this list
 # Bytecode is kept even where the environment says otherwise: compiling all tests anew takes each worker six seconds.
 TESTS = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hashes.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 (3.11.5 or later), 3.12 or 3.13 is needed, or PYTHON=..."; exit 1; }
 	@# An environment that was not finished may hold what was never checked: it is made anew.
 	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $@
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
 	@# What was installed is told outside of the environment, into which a package can write whatever it likes.
 	@report=$$(mktemp) && trap 'rm -f "$$report"' EXIT && \

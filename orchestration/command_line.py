@@ -2,6 +2,9 @@
 
 import atexit
 import gc
+import os
+import sys
+from pathlib import Path
 
 import typer
 
@@ -70,7 +73,21 @@ def main() -> None:
     # Modules make a million objects, nearly all of which stay: Python's own thresholds walk them over and over.
     gc.set_threshold(*_COLLECT_AFTER)
     atexit.register(gc.freeze)  # and would be walked once more at the end
+    _import_nothing_from_here()
     run(_commands)
+
+
+def _import_nothing_from_here() -> None:
+    """Let no process that this one starts import what lies in the folder where the command runs, a dataset's say.
+
+    Python looks there first for what is started with -c and -m. A checkout that runs without being installed is found
+    by its folder still.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+    checkout = str(Path(__file__).resolve().parents[1])
+    if sys.path[:1] == [checkout]:
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([checkout, *filter(None, known)]))
 
 
 def _commands() -> None:

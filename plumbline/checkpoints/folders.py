@@ -41,6 +41,7 @@ _REFUSED = {
     "custom_pipelines": _CODE,
     "trust_remote_code": _CODE,
     "transformers_weights": "weights in another file",
+    "audio_tokenizer": "another checkpoint",
     "quantization_config": "a quantiser",
     "attn_implementation": _ATTENTION,
     "_attn_implementation": _ATTENTION,
@@ -49,6 +50,8 @@ _REFUSED = {
     "_experts_implementation": _EXPERTS,
     "_experts_implementation_internal": _EXPERTS,
 }
+_OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
+_LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
 _LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
 _SIDES = ("height", "width", "image_size")  # what Qwen calls edges are numbers of pixels
 _MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, 8_192)
@@ -267,6 +270,14 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     where=path,
                     found=f"{key}: {value}",
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
+                )
+            loads = [name for name, of in _pairs(value) if name in _LOADS and of not in _NOTHING]
+            if (key in _OF_TIMM and loads) or (key == "architecture" and ":" in str(value)):
+                raise CheckpointError(
+                    "this checkpoint asks for weights in another file, and only its own are loaded",
+                    where=path,
+                    found=f"{key}: {', '.join(loads) or value}",
+                    expected="arguments that say the architecture alone",
                 )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +44,41 @@ def ready_libraries() -> None:
     declare_missing_operators()
 
 
+_WALL = threading.RLock()
+
+
+@contextmanager
+def safetensors_alone() -> Iterator[None]:
+    """Refuse pickles, and code of a checkpoint, while a library reads its files: a second wall behind `refuse_code`.
+
+    What libraries call for either is replaced as long as this lasts, also where a module has imported it by name.
+    """
+    import torch
+
+    with _WALL:
+        replaced: list[tuple[Any, str, Any]] = [(torch, "load", torch.load), (torch.serialization, "load", torch.load)]
+        for module in [module for name, module in list(sys.modules.items()) if name.startswith("transformers.")]:
+            if (asks := vars(module).get("resolve_trust_remote_code")) is not None:
+                replaced.append((module, "resolve_trust_remote_code", asks))
+        try:
+            for owner, name, _ in replaced:
+                setattr(owner, name, _no_pickle if name == "load" else _no_code)
+            yield
+        finally:
+            for owner, name, before in replaced:
+                setattr(owner, name, before)
+
+
+def _no_pickle(file: object, *_: Any, **__: Any) -> Any:
+    raise CheckpointError("a checkpoint leads to a pickle, which nothing here opens", where=str(file))
+
+
+def _no_code(trust: object, name: object, has_local_code: bool, has_remote_code: bool, *_: Any, **__: Any) -> bool:
+    if has_remote_code and not has_local_code:
+        raise CheckpointError("a checkpoint leads to code of its own, which nothing here runs", where=str(name))
+    return False
+
+
 _TOLD_BY_MESSAGE = (RuntimeError, ValueError, OSError, ImportError, TypeError)
 
 
@@ -60,7 +98,8 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        yield
+        with safetensors_alone():
+            yield
     except PlumblineError:
         raise
     except Exception as error:
@@ -229,7 +268,7 @@ def require_sizes(
     found_before = kept / digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
     expected = _kept_sizes(found_before)
     if expected is None:
-        expected = _other_sizes(held, architecture)
+        expected = _other_sizes(held, architecture, folder)
         # A look makes no home, and a home may only be read: then it is found again the next time.
         if kept.parent.is_dir():
             with suppress(StorageError):
@@ -261,11 +300,11 @@ def built_without_numbers(build: Callable[[], torch.nn.Module]) -> torch.nn.Modu
     """Build a model whose weights have shapes and take no memory."""
     import torch
 
-    with torch.device("meta"):
+    with safetensors_alone(), torch.device("meta"):
         return build()
 
 
-def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module]) -> Sizes:
+def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folder: Path) -> Sizes:
     """Return the sizes that the model has, of the weights that differ from them."""
     try:
         model = architecture()
@@ -273,6 +312,7 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module]) -> Si
         # Some models compute while they are built: what is wrong with such a one, loading says.
         return {}
     expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    _require_in_proportion(expected, held, folder)
     of_core = _by_core(expected)
     differing: Sizes = {}
     for core, name in _by_core(held).items():
@@ -280,6 +320,22 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module]) -> Si
         if known is not None and known != held[name]:
             differing[name] = known
     return differing
+
+
+_TIMES, _SPARE = 4, 1 << 26
+"""Numbers of a model for each of its files, where weights are shared between parts; and so many more."""
+
+
+def _require_in_proportion(expected: Sizes, held: Sizes, folder: Path) -> None:
+    """Refuse a configuration that makes a model much larger than its files: memory is taken before they are read."""
+    numbers, stored = (sum(map(math.prod, sizes.values())) for sizes in (expected, held))
+    if stored and numbers > _TIMES * stored + _SPARE:
+        raise CheckpointError(
+            "the configuration makes a model that is much larger than its weights",
+            where=folder,
+            found=f"{numbers:,} numbers, of which the files hold {stored:,}",
+            expected="weights and configuration of one checkpoint",
+        )
 
 
 def _by_core(sizes: Sizes) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -470,4 +471,7 @@ def _plain(value: str) -> str:
 def _quoted(text: str) -> str:
     """Return a text as YAML writes it on one line."""
     plain = yaml.safe_dump(text, allow_unicode=True, width=10_000).splitlines()[0].strip()
-    return plain if yaml.safe_load(plain) == text else json.dumps(text)
+    with suppress(yaml.YAMLError):
+        if yaml.safe_load(plain) == text:
+            return plain
+    return json.dumps(text)

@@ -406,6 +406,9 @@ def write_checksums(folder: Path) -> Path:
     return path
 
 
+_LONGEST_LIST = 1 << 28
+
+
 def verify_folder(folder: Path) -> Verdict:
     """Compare a folder with its checksum file.
 
@@ -415,7 +418,6 @@ def verify_folder(folder: Path) -> Verdict:
         If there is no checksum file, a line of it is none or names a file outside of the folder, or something in the
         folder is a link, a pipe or a device.
     """
-    listed = _listed(folder)
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise StorageError(
@@ -424,6 +426,7 @@ def verify_folder(folder: Path) -> Verdict:
                 found=f"a link, or no plain file: {path.relative_to(folder).as_posix()!a}",
                 expected="files and folders alone",
             )
+    listed = _listed(folder)
     present = set(_files(folder))
     missing = tuple(name for name in listed if name not in present)
     changed = tuple(name for name, sha256 in listed.items() if name in present and digest_file(folder / name) != sha256)
@@ -440,6 +443,8 @@ def _files(folder: Path) -> list[str]:
 def _listed(folder: Path) -> dict[str, str]:
     path, listed = folder / CHECKSUMS, {}
     try:
+        if path.stat().st_size > _LONGEST_LIST:
+            raise StorageError("this checksum file is longer than any that `plumbline export` writes", where=path)
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(

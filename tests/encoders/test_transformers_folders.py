@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
+from plumbline.checkpoints.loading import require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import locate
@@ -154,6 +155,66 @@ def test_code_is_found_as_deep_as_json_is_read(folder):
     (folder / "config.json").write_text('{"model_type": "clip", "deep": ' + asks + "}")
     with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*auto_map"):
         located(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("audio_tokenizer", {"audio_tokenizer_class": "AutoModel"}, "another checkpoint"),
+        ("model_args", {"checkpoint_path": "/elsewhere/side.pt"}, "weights in another file"),
+        ("backbone_kwargs", {"pretrained_cfg": {"file": "side.pt"}}, "weights in another file"),
+        ("architecture", "hf-hub:someone/model", "weights in another file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.json", "processor_config.json"])
+def test_a_second_checkpoint_is_refused(folder, key, value, what, name):
+    write(folder, name, {"model_type": "clip", "vision_config": {key: value}})
+    with pytest.raises(CheckpointError, match=rf"{what}[\s\S]*{key}"):
+        located(folder)
+    write(
+        folder, name, {"model_type": "clip", "vision_config": {"architecture": "resnet10t", "model_args": {"depth": 2}}}
+    )
+    assert located(folder).family == "clip"
+
+
+def test_while_a_checkpoint_is_read_no_pickle_is_opened_and_no_code_of_it_is_run(tmp_path):
+    import torch
+    from transformers import AutoConfig
+
+    torch.save({}, tmp_path / "side.pt")
+    asked_code = tmp_path / "own"
+    asked_code.mkdir()
+    write(asked_code, "config.json", {"model_type": "own", "auto_map": {"AutoConfig": "evil.Config"}})
+    (asked_code / "evil.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')")
+    with safetensors_alone():
+        with pytest.raises(CheckpointError, match=r"a pickle[\s\S]*side\.pt"):
+            torch.load(tmp_path / "side.pt", weights_only=True)
+        with pytest.raises(CheckpointError):
+            torch.serialization.load(tmp_path / "side.pt", weights_only=True)
+        with pytest.raises((CheckpointError, ValueError)):
+            AutoConfig.from_pretrained(asked_code)
+    assert torch.load(tmp_path / "side.pt", weights_only=True) == {} and not (tmp_path / "RAN").exists()
+
+
+def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"bias": torch.zeros(4, 4)}, tmp_path / "model.safetensors")
+
+    def require(numbers: int) -> None:
+        wide = torch.nn.Linear(numbers, 1, bias=False, device="meta")
+        require_sizes(
+            tmp_path,
+            [tmp_path / "model.safetensors"],
+            lambda: wide,
+            configuration="config.json",
+            kept=tmp_path / f"kept-{numbers}",
+        )
+
+    require(1 << 20)
+    with pytest.raises(CheckpointError, match="much larger than its weights"):
+        require(1 << 30)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+from resources.checkout import PROJECT
+
 HEAVY = (
     "dagster", "torch", "polars", "numpy", "scipy", "transformers", "mlflow", "great_expectations",
     "altair", "vl_convert", "PIL",
@@ -33,6 +35,32 @@ def start(*commands: list[str]) -> tuple[list[tuple[str, set[str]]], float]:
     )  # fmt: skip
     *told, seconds = done.stdout.splitlines()
     return [(said, set(modules)) for said, modules in map(json.loads, told)], float(seconds)
+
+
+# As the command starts its workers; `print` is whatever they do.
+WORKERS = """
+from orchestration.command_line import _import_nothing_from_here
+_import_nothing_from_here()
+if __name__ == "__main__":
+    from orchestration.parent_of_workers import PROCESSES, import_for_workers
+    import_for_workers()
+    process = PROCESSES.Process(target=print)
+    process.start()
+    process.join()
+    raise SystemExit(process.exitcode)
+"""
+
+
+def test_no_process_of_an_audit_imports_what_lies_in_the_folder_where_it_runs(tmp_path):
+    script, here = tmp_path / "of_the_command" / "script.py", tmp_path / "downloads"
+    for folder in (script.parent, here):
+        folder.mkdir()
+    script.write_text(WORKERS)
+    for name in ("multiprocessing", "torch", "polars", "encodings", "gc", "orchestration"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w'); raise SystemExit")
+    env = {**os.environ, "PLUMBLINE_AUDIT": str(PROJECT / "audit.yaml"), "PLUMBLINE_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, script], cwd=here, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not (tmp_path / "RAN").exists(), done.stderr
 
 
 def test_help_loads_nothing_heavy():

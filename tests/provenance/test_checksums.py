@@ -63,6 +63,14 @@ def test_what_is_no_file_is_refused_and_never_read(bundle, make):
         verify_folder(bundle)
 
 
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo], ids=["link", "pipe"])
+def test_a_checksum_file_that_is_none_is_never_read(bundle, make):
+    (bundle / CHECKSUMS).unlink()
+    make(bundle / CHECKSUMS)
+    with pytest.raises(StorageError, match=rf"no plain file: '{CHECKSUMS}'"):
+        verify_folder(bundle)
+
+
 def test_a_folder_without_checksums_is_refused(tmp_path):
     with pytest.raises(StorageError, match="no checksum file"):
         verify_folder(tmp_path)
