@@ -213,6 +213,11 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
             if values is None
             else _unmapped_words(dataset, row["attribute"], values, least=seen.least_shown)
         )
+        if row["code"] == "small_group" and row["rows"] >= seen.least_shown:
+            # A large group is left out where it alone would tell who is in the small one.
+            why += (
+                f"; name the values to compare in `datasets.{dataset}.map.values.{row['attribute']}` to keep the large"
+            )
         say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {why}")
     codes = seen.ungrouped.select("attribute", "code").to_dicts()
     for groups in seen.groups:

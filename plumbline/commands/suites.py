@@ -125,6 +125,7 @@ def _print_lengths(suite: Suite, *, config: Path | None, encoders: Sequence[str]
         refused |= bool(lengths.too_long) and not lengths.cuts
         words = "would be cut" if lengths.cuts else "would be refused"
         verdict = f"{len(lengths.too_long)} prompts {words}" if lengths.too_long else "all fit"
+        verdict += f"; {lengths.alike} read like another prompt" if lengths.alike else ""
         table.add_row(safe(name), str(lengths.longest), str(lengths.limit), verdict)
         lost += [(name, long) for long in lengths.too_long[:_MOST_LONG]]
     console.print(table)

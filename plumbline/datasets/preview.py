@@ -113,7 +113,7 @@ def preview(
     sample = entries[::step] if reader.has_images and step else []
     seen = ingest(_Part(reader, sample, has_images=True), root, dataset=dataset) if sample else None
     refused = by_label.quarantine
-    share, readable = refused.height / max(1, by_label.listed), by_label.records
+    many, readable = float(refused.height), by_label.records
     if seen is not None:
         bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
         refused = pl.concat([refused, bad])
@@ -121,7 +121,8 @@ def preview(
             unreadable = set(bad["path"])
             left = [entry for entry in entries if entry.path not in unreadable]
             readable = ingest(_Part(reader, left, has_images=False), root, dataset=dataset).records
-        share += (1 - share) * bad.height / len(sample)
+        many += bad.height * len(entries) / len(sample)
+    share = many / max(1, by_label.listed)
     accepted = set(readable["path"])
     failing = _failing(
         by_label, refused, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2
@@ -178,7 +179,7 @@ def too_many_refused(refused: pl.DataFrame, share: float, most: float, *, datase
     about = "" if all_seen else "about "
     rows = examples(map(refused_words, refused.to_dicts()))
     return (
-        f"{about}{share:.1%} of the images cannot be read; `datasets.{dataset}.quarantine_rate` or "
+        f"{about}{share:.1%} of the images are refused; `datasets.{dataset}.quarantine_rate` or "
         f"`thresholds.quarantine_rate` allows {most:.1%}: {rows}"
     )
 

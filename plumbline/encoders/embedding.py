@@ -35,7 +35,7 @@ from plumbline.encoders.sharding import (
     joined,
     require_shape,
 )
-from plumbline.errors import EncodingError, StorageError
+from plumbline.errors import EncodingError, StorageError, examples
 from plumbline.reasons import Reasons
 from plumbline.storage import ShardCache
 
@@ -43,6 +43,8 @@ TEXT_SHARD_ROWS = 256
 TEXT_BATCH_ROWS = 128
 Decoder = Literal["pillow", "fast"]
 _ARRAY = "embedding"
+_TEXTS = 4
+"""From which on it is asked whether a model tells texts apart."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,31 @@ def embed_texts(
         return nullcontext(span.of(texts) for span in spans)
 
     plan, forward = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows), OomRetry(encoder.embed_texts)
-    return _embed("text", encoder, encoder.identity, texts, texts, plan, batches, forward, cache)
+    embedded = _embed("text", encoder, encoder.identity, texts, texts, plan, batches, forward, cache)
+    _refuse_alike(embedded.array, texts, "embedding")
+    return embedded
+
+
+def _refuse_alike(vectors: NDArray[np.float32], texts: Sequence[str], what: str) -> None:
+    """Refuse a model to which most of several texts are one and the same: what it chooses is their order.
+
+    Raises
+    ------
+    EncodingError
+        If fewer than half of at least four different texts have a vector of their own.
+    """
+    different = len(set(texts))
+    told_apart = len({row.tobytes() for row in vectors})
+    if different >= _TEXTS and 2 * told_apart < different:
+        first = vectors[0].tobytes()
+        same = [text for text, row in zip(texts, vectors) if row.tobytes() == first]
+        raise EncodingError(
+            f"the model does not tell texts apart: {different} different ones have {told_apart} different {what}s",
+            found=f"one {what} for {examples([repr(text) for text in same])}",
+            expected=f"{what}s of their own",
+            hint="its tokenizer may know none of the words: look at the ids that it gives them, and save it once more "
+            "from where the checkpoint was trained",
+        )
 
 
 def embed_classes(encoder: DualEncoder, suite: Suite, cache: ShardCache) -> Embedded:
@@ -355,3 +381,4 @@ def _refuse_unusable_scores(logits: NDArray[np.float32], paths: Sequence[Path], 
             expected="finite logits",
             hint="look at these images; in half precision, try float32",
         )
+    _refuse_alike(np.ascontiguousarray(logits.T), texts, "score")

@@ -215,10 +215,11 @@ class OpenClipEncoder(TorchEncoder):
             tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
         inner = getattr(tokenizer, "tokenizer", None)
 
-        def count(text: str) -> int:
-            return len(inner(text)["input_ids"]) if inner is not None else len(tokenizer.encode(text)) + 2
+        def tokens(text: str) -> list[int]:
+            ids: list[int] = inner(text)["input_ids"] if inner is not None else [0, *tokenizer.encode(text), 0]
+            return ids
 
-        return TokenCounter(count, int(tokenizer.context_length), cuts=True)
+        return TokenCounter(tokens, int(tokenizer.context_length), cuts=True)
 
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own evaluation transform to an RGB image, up to its normalisation: uint8."""

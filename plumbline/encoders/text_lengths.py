@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ class TokenCounter:
 
     Attributes
     ----------
-    count : callable
+    tokens : callable
         From a text to its tokens, the first and last ones of the model included.
     limit : int
         Tokens that the model takes.
@@ -24,7 +25,7 @@ class TokenCounter:
         Whether a longer text is cut in silence; else the audit refuses it.
     """
 
-    count: Callable[[str], int]
+    tokens: Callable[[str], Sequence[int]]
     limit: int
     cuts: bool
 
@@ -44,6 +45,8 @@ class TextLengths(NamedTuple):
     limit: int
     cuts: bool
     too_long: list[LongText]
+    alike: int
+    """texts whose tokens are those of another text: the model cannot tell them apart"""
 
 
 def text_lengths(files: CheckpointFiles, texts: Sequence[str]) -> TextLengths | None:
@@ -62,13 +65,16 @@ def text_lengths(files: CheckpointFiles, texts: Sequence[str]) -> TextLengths | 
     if family.stored:
         return None
     counter: TokenCounter = import_class(family.adapter, below="plumbline.encoders").token_counter(tower.folder)
-    counted = [(text, counter.count(text)) for text in texts]
-    too_long = [LongText(text, n, _lost(text, counter)) for text, n in counted if n > counter.limit]
-    return TextLengths(max((n for _, n in counted), default=0), counter.limit, counter.cuts, too_long)
+    tokens = {text: tuple(counter.tokens(text)) for text in texts}
+    counted = {text: len(read) for text, read in tokens.items()}
+    too_long = [LongText(text, n, _lost(text, counter)) for text, n in counted.items() if n > counter.limit]
+    times = Counter(tokens.values())
+    alike = sum(times[read] > 1 for read in tokens.values())
+    return TextLengths(max(counted.values(), default=0), counter.limit, counter.cuts, too_long, alike)
 
 
 def _lost(text: str, counter: TokenCounter) -> str:
     """Return the words at the end of a text that do not fit whole."""
     words = text.split()
-    kept = next((n for n in range(len(words), 0, -1) if counter.count(" ".join(words[:n])) <= counter.limit), 0)
+    kept = next((n for n in range(len(words), 0, -1) if len(counter.tokens(" ".join(words[:n]))) <= counter.limit), 0)
     return " ".join(words[kept:])

@@ -252,7 +252,7 @@ class TransformersEncoder(TorchEncoder):
         with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **FROM_DISK)
             config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
-        return TokenCounter(lambda text: len(tokenizer([text])["input_ids"][0]), cls.longest_text(config), cuts=False)
+        return TokenCounter(lambda text: tokenizer([text])["input_ids"][0], cls.longest_text(config), cuts=False)
 
     def prepare(self, image: Image) -> torch.Tensor:
         """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""

@@ -369,13 +369,18 @@ def _counted(many: int, what: str) -> str:
 
 def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> list[str]:
     tested = _tested(card)
-    whose = models[0] if len(models) == 1 else f"any of the {len(models)} {_PLURAL[kind]}"
+    judged = [model for model in models if any(cell["model"] == model for cell in tested)]
+    among = judged or models
+    whose = (
+        among[0] if len(among) == 1 else f"any of {'the ' * (len(among) == len(models))}{len(among)} {_PLURAL[kind]}"
+    )
     if not tested:
         return [_untested(card, whose)]
     questions = len({cell["question"] for cell in tested})
     sentence = f"No evidence of bias in {whose}, in {_counted(questions, 'question')} of the scorecard."
     first = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
-    return [sentence, could_have_seen(first) if first else "So few images would hardly show any difference."]
+    seen = could_have_seen(first) if first else "So few images would hardly show any difference."
+    return [sentence, seen, *(_untested(where(card, model=model), model) for model in models if model not in judged)]
 
 
 # --- A section a model.
@@ -500,7 +505,8 @@ def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> 
 
 def advice(table: pl.DataFrame, card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> tuple[str, ...]:
     """Return which model to choose, which mitigation to use or to try first, and what instructions change."""
-    candidates, encoders = _tried(inputs), asked_models(card, "encoder")
+    encoders = asked_models(card, "encoder")
+    candidates = [each for each in _tried(inputs) if _tested(where(card, model=each[0].model))]
     candidates.sort(key=lambda each: each[0].model not in encoders[:1])
     lines = _choice(card, inputs, ranked)
     evident = _tested(where(card, model=encoders[0], state="evidence")) if encoders else []

@@ -136,7 +136,7 @@ def test_what_only_images_tell_refuses_a_dataset_and_the_others_are_audited(here
     with pytest.raises(ConfigError, match="nothing of this audit file can be audited") as refused:
         run("audit", "--config", "audit.yaml")
     for said in (
-        "13.3% of the images cannot be read; `datasets.staff.quarantine_rate` or `thresholds.quarantine_rate` allows",
+        "13.3% of the images are refused; `datasets.staff.quarantine_rate` or `thresholds.quarantine_rate` allows",
         "photos/0.jpg: the content is not an image (people.csv, line 2), found bytes",
         "photos/2.jpg: ",
         "(people.csv, line 4)",

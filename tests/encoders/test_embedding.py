@@ -129,6 +129,20 @@ def test_texts_are_cached_by_content(cache):
     assert embed_texts(MeanColour(), [*texts, "new"], cache, batch_rows=2).work.computed_shards == 1
 
 
+class Deaf(MeanColour):
+    """Knows one word: a tokenizer that was saved wrongly."""
+
+    def embed_texts(self, texts):
+        known = super().embed_texts(["thief"])[0]
+        return np.stack([known if "thief" not in text else known + 1 for text in texts])
+
+
+def test_a_model_to_which_most_texts_are_one_is_refused(cache):
+    with pytest.raises(EncodingError, match=r"5 different ones have 2 different embeddings[\s\S]*'a nurse'"):
+        embed_texts(Deaf(), ["a nurse", "a thief", "a doctor", "a person", "a man"], cache)
+    assert len(embed_texts(Deaf(), ["a nurse", "a thief", "a doctor"], cache).array) == 3  # few may be alike
+
+
 def test_no_images_give_an_empty_array(cache):
     assert embed(MeanColour(), ([], []), cache).array.shape == (0, 3)
 
