@@ -173,7 +173,14 @@ def compare_audits(
         (AskedSuites(then, cell.dataset, cell.model, cell.old), AskedSuites(now, cell.dataset, cell.model, cell.new))
         for cell in changed_cells(*tables)
     ]
-    return _joined(pairs, log)
+    return _joined(pairs, log, otherwise=_labels(now, *tables))
+
+
+def _labels(now: Workspace, old: pl.DataFrame, new: pl.DataFrame) -> str:
+    """Return what changed in a cell in which nothing else did: the checkpoint that labels, or settings or code."""
+    labeller = now.audit.labeller
+    of = [table.filter(pl.col("model") == labeller) for table in (old, new)]
+    return f"the checkpoint that labels, {labeller}" if "the checkpoint" in causes_of_change(*of) else _OTHER
 
 
 def compare_checkpoints(
@@ -203,7 +210,9 @@ def compare_checkpoints(
     return _joined(pairs, log)
 
 
-def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str], None]) -> AuditDiff:
+def _joined(
+    pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str], None], *, otherwise: str = _OTHER
+) -> AuditDiff:
     frames, flipped, causes, absent = [], [pl.DataFrame(schema=FLIP_SCHEMA)], {}, []
     not_compared: list[str] = []
     answered: dict[tuple[str, str], list[Row]] = {}
@@ -228,7 +237,7 @@ def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str
             absent.append(f"{where}: {error}")
         level = new.workspace.audit.statistics.confidence
         frames.append(table_differences(old.rows, new.rows, paired, models=names, confidence=level))
-        causes[where] = list(_causes(old, new, changed))
+        causes[where] = list(_causes(old, new, changed)) or [otherwise]
     return AuditDiff(with_q(frames), pl.concat(flipped), causes, absent, not_compared)
 
 
@@ -284,4 +293,4 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Mapping[str, str]) -> I
         causes += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))
     elif not changed and old.model == new.model and old.hashes != new.hashes:
         causes.append(_PROMPTS)
-    yield from causes or [_OTHER]
+    yield from causes

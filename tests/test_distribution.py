@@ -38,8 +38,11 @@ def test_every_file_that_is_no_module_goes_into_the_wheel():
 
 def test_the_notice_names_every_word_list_and_its_licence():
     notice = (PROJECT / "NOTICE").read_text("utf-8")
-    data = {path.name for kind in ("txt", "yaml", "LICENSE") for path in (PACKAGE / "tables").glob(f"*.{kind}")}
-    assert {name for name in data if name not in notice} == set()
+    named = set(re.findall(r"[\w./*-]+\.(?:txt|yaml|LICENSE)", notice))
+    data = {path for kind in ("txt", "yaml", "LICENSE") for path in PACKAGE.rglob(f"*.{kind}")}
+    data = {path for path in data if not {"world", "published"} & set(path.parts)}  # which it names as folders
+    assert len(data) > 30
+    assert {path for path in data if not any(path.match(pattern) for pattern in named)} == set()
     holders = [path.read_text("utf-8") for path in PACKAGE.rglob("*.LICENSE")]
     assert holders and all(re.search(r"Copyright \(c\) .+", text)[0] in notice for text in holders)
 
