@@ -157,7 +157,7 @@ class Present:
             return f"{_dotted(arguments[:2] if whole else arguments)} is not in the audit file any more"
         if kind == "setting":
             return f"setting {_dotted(arguments)}: {_plain(before)} → {_plain(now)}"
-        words = _WORDS[kind].format(*(argument or "" for argument in arguments)).strip()
+        words = _WORDS[kind].format(*(argument or "" for argument in arguments)).strip().removesuffix(" of")
         return f"{words} is gone" if gone else words
 
     @cached_property

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of
 from plumbline.commands.terminal import ConfigOption, say
 
 
@@ -21,6 +21,6 @@ def sample_annotations_command(
     """
     from orchestration.annotation_files import write_annotation_sheets
 
-    sheets = write_annotation_sheets(workspace_of(config), to, seed=seed)
+    sheets = write_annotation_sheets(stored_workspace_of(config), to, seed=seed)
     for line in (*map(str, sheets.files), *sheets.shortfalls):
         say(line)

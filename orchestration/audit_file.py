@@ -10,6 +10,21 @@ if TYPE_CHECKING:
     from resources.workspace import Workspace
 
 
+def stored_workspace_of(config: Path | None) -> Workspace:
+    """Return the workspace as `workspace_of`, for a command that reads its results.
+
+    Raises
+    ------
+    StorageError
+        If the store cannot be reached, or refuses these keys.
+    """
+    from plumbline.storage.files import require_reachable
+
+    workspace = workspace_of(config)
+    require_reachable(workspace.lake.root)
+    return workspace
+
+
 def workspace_of(config: Path | None) -> Workspace:
     """Return the workspace of the audit file that is named; from here on no hub is asked for anything."""
     from plumbline.commands.places import FOLDER, here

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of
 from plumbline.commands.terminal import ConfigOption, console, say
 
 # Not 0: a script that asks whether anything got worse must not take "not known" for "no". 2 is an error.
@@ -26,7 +26,7 @@ def diff_command(
     """
     from orchestration.compared import compare, print_changes, write_changes
 
-    changes = compare(workspace_of(config), old, new, console=console)
+    changes = compare(stored_workspace_of(config), old, new, console=console)
     print_changes(changes, console=console)
     if html is not None:
         write_changes(html, changes)

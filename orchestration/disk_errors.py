@@ -4,11 +4,12 @@ import errno
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeGuard
 
-from plumbline.errors import PlumblineError, StorageError
+from plumbline.errors import ConfigError, PlumblineError, StorageError
+from plumbline.storage.files import require_reachable
 from resources.workspace import Workspace
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -61,7 +62,15 @@ def disk_errors_named(workspace: Workspace) -> Iterator[None]:
     except Exception as error:
         if named := _named(error, workspace.home):
             raise named from error
+        _require_store(workspace)
         raise
+
+
+def _require_store(workspace: Workspace) -> None:
+    """Ask the store, where there is an audit file that names one: a library's words about a bucket help nobody."""
+    with suppress(ConfigError):
+        root = workspace.lake.root
+        require_reachable(root)
 
 
 def _named(error: BaseException, home: Path) -> StorageError | None:
@@ -104,6 +113,17 @@ def _told(error: BaseException, home: Path) -> tuple[str, str] | None:
             "a file of the home could not be read or written; what is finished is kept",
             "see that its disk is mounted and sound (the system's log says more), or set PLUMBLINE_HOME to a local "
             "disk; then run the same command to go on",
+        )
+    if isinstance(error, OSError) and error.errno in _REFUSED and error.filename:
+        return (
+            "this user may not read, or not write, what this needs",
+            "make it readable for the user who runs this, and run the same command again",
+        )
+    if type(error).__module__.startswith(("psycopg2", "sqlalchemy")) and "connect" in str(error):
+        return (
+            "Dagster's database does not answer, or refuses this user; what is finished is kept",
+            "see that the server runs, and that address, user and password in dagster.yaml and the environment are "
+            "right; then run the same command to go on",
         )
     return None if code is None else _OF_DATABASES.get(code)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of
 from plumbline.commands.terminal import ConfigOption, console, working
 
 Filter = Annotated[str | None, typer.Option(help="Filter: value of the column of this name.")]
@@ -48,4 +48,4 @@ def explain_command(
         "instruction": instruction, "scorer": scorer, "condition": condition, "statistic": statistic,
     }  # fmt: skip
     filters = {column: value for column, value in named.items() if value is not None}
-    explain_row(workspace_of(config), row, filters, audit=audit, adjusted=adjusted, html=html, console=console)
+    explain_row(stored_workspace_of(config), row, filters, audit=audit, adjusted=adjusted, html=html, console=console)

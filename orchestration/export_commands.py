@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of
 from plumbline.commands.terminal import ConfigOption, console, say, working
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def export_command(
     with working("reading the audit, and writing it to a folder …"):
         from assets.export import export_audit
 
-        workspace = workspace_of(config)
+        workspace = stored_workspace_of(config)
         past = workspace.of_audit(audit)
         assert past.past is not None
         folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
@@ -79,6 +79,6 @@ def export_mitigation_command(
     with working("reading the mitigation, and writing it to a folder …"):
         from assets.mitigation_export import export_from_audit
 
-        written = list(export_from_audit(workspace_of(config), encoder, dataset, mitigation, to))
+        written = list(export_from_audit(stored_workspace_of(config), encoder, dataset, mitigation, to))
     for path in written:
         say(path)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of
 from plumbline.commands.terminal import ConfigOption
 
 # Nobody's measurement: what one GPU of a data centre does not fall short of with ViT-L/14 and decoding by a few cores
@@ -41,7 +41,7 @@ def plan_command(
     from orchestration.planned import Rate, print_plan
 
     print_plan(
-        workspace_of(config),
+        stored_workspace_of(config),
         images=Rate("--images-per-second", images_per_second, _IMAGES),
         pairs=Rate("--pairs-per-second", pairs_per_second, _PAIRS),
         tokens=Rate("--tokens-per-second", tokens_per_second, _TOKENS),

@@ -57,6 +57,8 @@ def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console:
     signal.signal(signal.SIGTERM, _interrupt)
     log = workspace.home / "ui.log"
     console.print(f"starting; what the servers say goes to {log}", style="dim", soft_wrap=True)
+    if log.exists():  # what it said when it last ended
+        log.replace(log.with_name("ui.log.1"))
     with log.open("w") as output:
         start = {name: partial(_start, command, output, mlflow_port) for name, command in commands.items()}
         processes = {name: begin() for name, begin in start.items()}

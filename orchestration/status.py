@@ -16,8 +16,12 @@ from resources.workspace import Workspace
 _REDELIVER = "`plumbline report --redeliver` sends it again"
 
 
-def print_status(workspace: Workspace, *, console: Console) -> None:
-    """Print encoders, datasets and cells with what is missing and why."""
+_WRITTEN_LAST = ("metric_table", "scorecard", "audit_diff", "audit_record", "audit_report")
+"""Findings without one of which a report is not finished."""
+
+
+def print_status(workspace: Workspace, *, console: Console) -> bool:
+    """Print encoders, datasets and cells with what is missing and why; return whether nothing is."""
     audit = workspace.audit
     encoders = Table("encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left")
     wrong: dict[str, str] = {}
@@ -43,7 +47,8 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
         except PlumblineError as error:
             models.add_row(model, "no", error.hint or error.what)
             wrong[model] = str(error)
-    cells = Present(workspace).standing
+    present = Present(workspace)
+    cells = present.standing
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
     for name, reason in wrong.items():
         console.print(f"  {name}: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -59,31 +64,39 @@ def print_status(workspace: Workspace, *, console: Console) -> None:
         )
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
-    print_mlflow(workspace, console)
+    whole = print_mlflow(workspace, console)
     mend = "mend what failed, then run" if any(failed.values()) else "run"
-    console.print(
-        _report_line(workspace, cells, f"{mend} `plumbline audit`"), soft_wrap=True, markup=False, highlight=False
-    )
+    line = _report_line(present, cells, f"{mend} `plumbline audit`")
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
+    return whole and not (wrong or any(failed.values()) or cells.absent) and line == _finished(workspace)
 
 
-def print_mlflow(workspace: Workspace, console: Console) -> None:
-    """Say what MLflow holds otherwise than the lake."""
+def print_mlflow(workspace: Workspace, console: Console) -> bool:
+    """Say what MLflow holds otherwise than the lake; return whether it holds the same."""
     try:
         wrong = changed_in_mlflow(workspace)
     except TrackingUnavailable as error:
         line = f"MLflow: {workspace.tracking_place} cannot be read: {error}; if it is damaged, "
         console.print(f"{line}{_REDELIVER}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-        return
+        return False
     for (_, partition), why in wrong.items():
         console.print(f"  MLflow: {partition}: {why}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if wrong:
         console.print(f"MLflow differs from the lake; {_REDELIVER}", style="yellow", highlight=False)
+    return not wrong
 
 
-def _report_line(workspace: Workspace, cells: Standing, advice: str) -> str:
+def _finished(workspace: Workspace) -> str:
+    return f"Report: {workspace.report}"
+
+
+def _report_line(present: Present, cells: Standing, advice: str) -> str:
+    workspace = present.workspace
     table = workspace.lake.committed("metric_table")
     if table is None or not workspace.report.is_file():
         return f"Report: none yet; {advice}"
     if table.details["current"] != [list(cell) for cell in cells.current]:
         return f"Report: {workspace.report} is of an earlier audit and no longer current; {advice}"
-    return f"Report: {workspace.report}"
+    if unfinished := [asset for asset in _WRITTEN_LAST if present.changes(asset)]:
+        return f"Report: {workspace.report} is not finished: {', '.join(unfinished)} out of date; {advice}"
+    return _finished(workspace)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.audit_file import workspace_of
+from orchestration.audit_file import stored_workspace_of, workspace_of
 from plumbline.commands.terminal import ConfigOption, console
 
 
@@ -30,17 +30,20 @@ def ui_command(
     raise typer.Exit(serve(workspace_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console))
 
 
-def status_command(config: ConfigOption = None) -> None:
+def status_command(
+    check: Annotated[
+        bool, typer.Option("--check", help="End with exit code 1 where anything failed or is out of date, for alerts.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
     """Show the status of checkpoints, datasets and their checks, cells and the report."""
-    from plumbline.storage.files import require_reachable
-
-    workspace = workspace_of(config)
-    require_reachable(workspace.lake.root)
+    workspace = stored_workspace_of(config)
     # Importing the assets tells which version of the code each has.
     import orchestration.definitions  # noqa: F401
     from orchestration.status import print_status
 
-    print_status(workspace, console=console)
+    if not print_status(workspace, console=console) and check:
+        raise typer.Exit(1)
 
 
 def scorecard_command(
@@ -51,7 +54,7 @@ def scorecard_command(
 
     Each cell is one row of the metric table; the file that `--csv` writes names it for `plumbline explain`.
     """
-    workspace = workspace_of(config)
+    workspace = stored_workspace_of(config)
     from assets.findings import headline_reading
     from plumbline.commands.scorecards import print_scorecard
 

@@ -61,7 +61,14 @@ def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = Non
         If nothing says which architecture a trainer's checkpoint has, the file of one's own is none, or the pickle
         cannot be converted.
     """
-    trained = _trained(place, of)
+    try:
+        trained = _trained(place, of)
+    except PermissionError as error:
+        raise CheckpointError(
+            f"this user may not read the checkpoint of {of}",
+            where=error.filename or place,
+            hint="make it readable for the user who runs this",
+        ) from error
     if trained is not None:
         return _converted([trained], _open_clip_files(trained, of, model, project), kept)
     if model is not None:

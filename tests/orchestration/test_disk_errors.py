@@ -6,6 +6,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from orchestration import command_line, disk_errors
 from orchestration.disk_errors import disk_errors_named
@@ -136,3 +137,14 @@ def test_the_room_of_a_home_that_is_not_there_yet_is_that_of_its_disk(workspace,
     monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda path: asked.append(path) or ROOM(0))
     named(workspace, of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "SQLITE_IOERR_WRITE"))
     assert asked == [workspace.home.parent]
+
+
+def test_a_file_elsewhere_that_may_not_be_read_is_named(workspace, tmp_path):
+    said = named(workspace, PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "data" / "index.csv")))
+    assert said.where == str(tmp_path / "data" / "index.csv") and "may not read" in said.what
+
+
+def test_a_database_server_that_does_not_answer_is_said_with_what_it_said(workspace):
+    why = 'connection to server at "127.0.0.1", port 5432 failed: password authentication failed for user "audits"'
+    said = str(named(workspace, OperationalError("SELECT 1", {}, Exception(why))))
+    assert "does not answer, or refuses this user" in said and why in said and "dagster.yaml" in said
