@@ -16,7 +16,7 @@ from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import shares
 from plumbline.statistics.maxima import Scale, Spread, beyond_chance, bias_reason, deviation_ci, max_min_ci
 from plumbline.statistics.permutation import p_value
-from plumbline.statistics.power import detectable_gap
+from plumbline.statistics.power import Detectable, detectable_gap
 
 _PARITY = {"difference": 0.0, "ratio": 1.0, "deviation": 0.0}
 
@@ -87,16 +87,31 @@ def group_gap(
         least = parity + beyond_chance(value - parity, chance - parity, scale=scale, confidence=confidence)
         gap = replace(gap, ci_low=max(parity, least))
     reasons = joined(few, gap.reason, bias_reason(gap, bias), note)
-    detectable = detectable_gap(
-        permuted,
-        lambda draws: _gaps(draws, kind),
-        apart=(apart := int(permuted.std(axis=0).argmax())),
-        units=int(series.n[present][apart]),
-        parity=parity,
-        least_p=permutation.least_gap_p,
-        mixing=permutation.mixing(n_groups)[np.ix_(present, present)],
-    )
+    apart, answers = int(permuted.std(axis=0).argmax()), _yes_or_no(values, groups)
+    detectable = Detectable()
+    if answers is None or min(answers.count(0.0), answers.count(1.0)) >= _FEWEST_ANSWERS:
+        detectable = detectable_gap(
+            permuted,
+            lambda draws: _gaps(draws, kind),
+            apart=apart,
+            units=int(series.n[present][apart]),
+            answers=None if answers is None else len(answers) // len(means),
+            parity=parity,
+            least_p=permutation.least_gap_p,
+            mixing=permutation.mixing(n_groups)[np.ix_(present, present)],
+        )
     return of_clusters(replace(gap, value=value, p=p, reason=reasons, detectable=detectable), n)
+
+
+_FEWEST_ANSWERS = 5
+"""Of yes, and of no: with fewer, nothing tells which share of yes in one group would be found."""
+
+
+def _yes_or_no(values: ArrayLike, groups: ArrayLike) -> list[float] | None:
+    """Return the answers of all groups, where every one is yes or no; else None."""
+    known = np.asarray(values, np.float64)
+    known = known[np.isfinite(known) & (np.asarray(groups) >= 0)]
+    return known.tolist() if np.isin(known, (0.0, 1.0)).all() else None
 
 
 def _estimate(

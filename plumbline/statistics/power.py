@@ -256,6 +256,7 @@ def detectable_gap(
     *,
     apart: int,
     units: int,
+    answers: int | None = None,
     parity: float = 0.0,
     least_p: float = 0.0,
     mixing: NDArray[np.float64] | None = None,
@@ -272,6 +273,8 @@ def detectable_gap(
         The group that is apart: above the others, or below them where strata alone set it below.
     units : int
         Images or clusters of this group.
+    answers : int, optional
+        Of this group, where each is yes or no: their share varies more where it is nearer to a half.
     parity, least_p : float
         As in `detectable_value`; a parity of 1 is here that of a ratio of the larger to the smaller.
     mixing : (g, g) float, optional
@@ -287,13 +290,39 @@ def detectable_gap(
     alike = _means_alike(means)
     way = -1.0 if alike[apart] < np.delete(alike, apart).mean() else 1.0
     by = way * shifts[:, None] * means[:, apart].std() / kept * ((np.arange(g) == apart) - absorbed)
-    simulated = statistic((means[:_DRAWS] + by[:, None]).reshape(-1, g)).reshape(len(by), -1)
-    values = statistic(alike + by)
+    moved = means[:_DRAWS] + by[:, None]
+    if answers:
+        share, shares = alike[apart], np.clip(alike[apart] + by[:, apart], 0.0, 1.0)
+        more = np.sqrt(np.maximum(0.0, shares * (1 - shares) - share * (1 - share)) / answers)
+        moved[..., apart] += more[:, None] * _normal_numbers(moved.shape[1])
+    simulated = statistic(moved.reshape(-1, g)).reshape(len(by), -1)
+    values, null = statistic(alike + by), statistic(means)
     wider = _widened(shifts, absorbed=absorbed[apart], units=units)
-    detectable = detectable_of(
-        statistic(means) - parity, simulated - parity, values - parity, least_p=least_p, wider=wider
-    )
+    simulated = _on_steps(simulated, null)
+    detectable = detectable_of(null - parity, simulated - parity, values - parity, least_p=least_p, wider=wider)
     return Detectable(*(value + parity for value in detectable))
+
+
+@lru_cache(maxsize=4)
+def _normal_numbers(many: int) -> NDArray[np.float64]:
+    return np.random.default_rng(0).standard_normal(many)
+
+
+_STEPS = 200
+"""Different values of a statistic up to which it moves in steps, as a share of few answers does."""
+
+
+def _on_steps(simulated: NDArray[np.float64], null: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Take simulated values down to the next that a statistic can have, where it has few.
+
+    A mean that is moved by a fraction of one answer lies between them, and would exceed what no audit can.
+    """
+    steps = np.unique(null[np.isfinite(null)])
+    if not 1 < len(steps) <= _STEPS:
+        return simulated
+    below = np.searchsorted(steps, simulated + 1e-12, side="right") - 1
+    within = (below >= 0) & (simulated <= steps[-1])
+    return np.where(within, steps[np.maximum(below, 0)], simulated)
 
 
 def _means_alike(means: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -282,3 +282,24 @@ def test_a_plan_tells_what_the_test_of_two_shares_finds():
     small, large = (planned_detectable(np.array([n, n]), rate=0.1, level=0.05)[0] for n in (200, 800))
     assert 0 < large < small
     assert np.isnan(planned_detectable(np.array([20, 20]), rate=0.1, level=0.001)[0])
+
+
+def refused(rng: np.random.Generator, rate: float, more: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw whether 40 answers about each of eight groups are refused, in 20 sets: of the first group more often."""
+    groups, sets = np.tile(np.repeat(np.arange(8), 2), 20), np.repeat(np.arange(20), 16)
+    return (rng.random(320) < np.where(groups == 0, rate + more, rate)).astype(float), groups, sets
+
+
+def gap_of(answers, seed):
+    return group_gap(*answers, n_groups=8, resamples=200, permutations=400, rng=np.random.default_rng(seed))
+
+
+def test_of_rare_answers_what_is_told_is_found_or_nothing_is_told():
+    rng = np.random.default_rng(5)
+    few = np.zeros(320)
+    few[:2] = 1.0
+    assert np.isnan(gap_of((few, *refused(rng, 0.0, 0.0)[1:]), 0).detectable[0])
+    # A share of a group that is apart varies more than that of the others: told without that, it was found in half.
+    told = np.nanmedian([gap_of(refused(rng, 0.03, 0.0), seed).detectable[0] for seed in range(25)])
+    found = np.mean([gap_of(refused(rng, 0.03, told), seed).p <= 0.05 for seed in range(80)])
+    assert 0.6 <= found <= 0.95
