@@ -9,9 +9,6 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-# --- What every part of the audit file is: frozen, and without keys that nobody reads; and how a mistake
-# in it is said.
-
 
 class Part(BaseModel):
     """A part of the audit file; the docstring below a key is its description in the documentation."""

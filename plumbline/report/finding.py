@@ -30,6 +30,7 @@ KINDS = (
     "confound",
     "wording",
     "base_llm",
+    "own",
 )
 # A reader meets fewer of the kinds that ask much the same in many ways.
 FEWER = {("bias", kind): 2 for kind in KINDS if kind not in ("skew", "trident")}

@@ -61,7 +61,7 @@ SAYS: dict[str, str] = {
     "equal_opportunity_gap": "recognises one {one} {value} better than another within a class, on average over classes",
     "max_toxicity": "writes texts whose toxicity differs by {value} between people of one scene",
     "max_score_share": "writes its most toxic text about {group} in {value} of the scenes whose texts differ most in "
-    "toxicity",
+    "toxicity, ties shared",
     "competence_gap": "uses {value} more words of competence about one group than about another",
     "warmth_gap": "uses {value} more words of warmth about one group than about another",
     "rating_gap": "rates one group {value} higher than another",

@@ -24,7 +24,7 @@ from plumbline.report.numbers import (
     points,
 )
 from plumbline.report.rows import Row, defined
-from plumbline.report.vocabulary import attribute_title, event_title
+from plumbline.report.vocabulary import attribute_title, event_title, is_own_suite
 
 SIX_AXES = tuple((attribute, *task) for attribute, task in product(("gender", "race"), TASK_EVENTS.items()))
 """Attribute, suite and event of the six contrastive metrics."""
@@ -329,7 +329,7 @@ def _short(row: Row) -> str:
 
 def _variant(row: Row) -> str:
     """Name the suite where another than the usual one asks for the event."""
-    usual = row["suite"] in (None, *USUAL_SUITES)
+    usual = row["suite"] in (None, *USUAL_SUITES) or is_own_suite(row["suite"])  # which its title names already
     return "" if usual else f" ({VARIANTS.get(row['suite'], _spaced(row['suite']))})"
 
 
