@@ -1,11 +1,12 @@
 """MLflow: one run a cell and condition, found again by its tag, and one model a checkpoint, over the plain client."""
 
 import base64
+import fcntl
 import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -264,14 +265,27 @@ class Tracking:
             named = f"name = '{model.name}' AND tags.`{WEIGHTS_TAG}` = '{model.weights}'"
             first = partial(client.search_logged_models, [experiment], named, max_results=1, order_by=[_OLDEST_FIRST])
             if not (models := first()):
-                tags = {WEIGHTS_TAG: model.weights, "mlflow.model.is_external": "true"}
-                created = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
-                client.finalize_logged_model(created.model_id, "READY")
-                models = first()
-                if models[0].model_id != created.model_id:  # another process was quicker
-                    client.delete_logged_model(created.model_id)
+                with self._alone():
+                    models = first() or self._made(client, experiment, model, first)
             self._models[key] = str(models[0].model_id)
         return self._models[key]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process of this home at a time make what must be there once."""
+        with (self._workspace.home / "mlflow.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @staticmethod
+    def _made(client: Any, experiment: str, model: TrackedModel, first: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        tags = {WEIGHTS_TAG: model.weights, "mlflow.model.is_external": "true"}
+        created = client.create_logged_model(experiment, model.name, tags=tags, params=dict(model.parameters))
+        client.finalize_logged_model(created.model_id, "READY")
+        models = first()
+        if models[0].model_id != created.model_id:  # a process of another home was quicker
+            client.delete_logged_model(created.model_id)
+        return models
 
     @staticmethod
     def _log(client: Any, run: str, cell: TrackedCell, model: str | None) -> None:
