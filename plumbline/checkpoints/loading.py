@@ -54,19 +54,26 @@ def safetensors_alone() -> Iterator[None]:
     What libraries call for either is replaced as long as this lasts, also where a module has imported it by name.
     """
     import torch
+    from transformers import dynamic_module_utils
 
     with _WALL:
-        replaced: list[tuple[Any, str, Any]] = [(torch, "load", torch.load), (torch.serialization, "load", torch.load)]
-        for module in [module for name, module in list(sys.modules.items()) if name.startswith("transformers.")]:
-            if (asks := vars(module).get("resolve_trust_remote_code")) is not None:
-                replaced.append((module, "resolve_trust_remote_code", asks))
+        load, ask = torch.load, dynamic_module_utils.resolve_trust_remote_code
         try:
-            for owner, name, _ in replaced:
-                setattr(owner, name, _no_pickle if name == "load" else _no_code)
+            _replace(load, _no_pickle, ask, _no_code)
             yield
-        finally:
-            for owner, name, before in replaced:
-                setattr(owner, name, before)
+        finally:  # also in modules that were imported meanwhile
+            _replace(_no_pickle, load, _no_code, ask)
+
+
+def _replace(load: Any, load_now: Any, ask: Any, ask_now: Any) -> None:
+    """Put functions in the place of `torch.load` and of transformers' question, in every module that has them."""
+    import torch
+
+    if torch.load is load:
+        torch.load = torch.serialization.load = load_now
+    for module in [module for name, module in list(sys.modules.items()) if name.startswith("transformers.")]:
+        if vars(module).get("resolve_trust_remote_code") is ask:
+            vars(module)["resolve_trust_remote_code"] = ask_now
 
 
 def _no_pickle(file: object, *_: Any, **__: Any) -> Any:

@@ -106,9 +106,9 @@ def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -
 
 def _company(model: str, models: Sequence[str], sides: Sequence[float]) -> Company:
     """Count the models whose evidence points to the side of one of them; of one without evidence, all that have it."""
-    own = dict(zip(models, sides)).get(model) or 0.0
-    same = sum(side == own if own else bool(side) for side in sides)
-    return Company(same, len(models), sum(side == -own for side in sides) if own else 0)
+    its_side = dict(zip(models, sides)).get(model) or 0.0
+    same = sum(side == its_side if its_side else bool(side) for side in sides)
+    return Company(same, len(models), sum(side == -its_side for side in sides) if its_side else 0)
 
 
 def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:

@@ -179,7 +179,7 @@ def test_a_second_checkpoint_is_refused(folder, key, value, what, name):
 
 def test_while_a_checkpoint_is_read_no_pickle_is_opened_and_no_code_of_it_is_run(tmp_path):
     import torch
-    from transformers import AutoConfig
+    from transformers import AutoConfig, dynamic_module_utils
 
     torch.save({}, tmp_path / "side.pt")
     asked_code = tmp_path / "own"
@@ -193,6 +193,9 @@ def test_while_a_checkpoint_is_read_no_pickle_is_opened_and_no_code_of_it_is_run
             torch.serialization.load(tmp_path / "side.pt", weights_only=True)
         with pytest.raises((CheckpointError, ValueError)):
             AutoConfig.from_pretrained(asked_code)
+        import transformers.models.auto.auto_factory as imported_meanwhile
+    assert imported_meanwhile.resolve_trust_remote_code is dynamic_module_utils.resolve_trust_remote_code
+    assert dynamic_module_utils.resolve_trust_remote_code(True, "own", True, True) is True  # a notebook's own
     assert torch.load(tmp_path / "side.pt", weights_only=True) == {} and not (tmp_path / "RAN").exists()
 
 
