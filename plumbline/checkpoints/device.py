@@ -38,7 +38,7 @@ class Placement:
     device : str
         `cpu`, `cuda` or `cuda:N`.
     dtype : str
-        `float32`, or `bfloat16` for autocast; results are float32 either way.
+        Of the weights and of what passes through them: `float32` or `bfloat16`; results are float32 either way.
     compiled : bool
         Whether the towers go through `torch.compile`.
     """

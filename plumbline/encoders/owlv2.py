@@ -34,6 +34,8 @@ class Owlv2Encoder(TransformersEncoder):
     processor_class = "Owlv2Processor"
     # A constant of the box head that some files hold and the model computes; boxes play no part.
     other_heads: ClassVar[tuple[str, ...]] = ("box_bias",)
+    # The head is small, and its means are what is kept.
+    kept_in_float32 = ("class_head.",)
     tower: ClassVar[str] = "owlv2"
     """Attribute of the model that holds both towers."""
 
@@ -50,14 +52,11 @@ class Owlv2Encoder(TransformersEncoder):
 
         with self._forward():
             patches = self._model.image_embedder(pixel_values=self._pixels(batch))[0].flatten(1, 2)
-            # The head is small, and its means are what is kept: float32 whatever the towers run in.
-            with torch.autocast(self._placement.device_kind, enabled=False):
-                patches, head = patches.float(), self._model.class_head
-                classes = _unit(head.dense0(patches))
-                scale = head.elu(head.logit_scale(patches)) + 1
-                shift = head.logit_shift(patches)
-                rows = torch.cat([(classes * scale).mean(1), (shift * scale).mean(1)], dim=1)
-            return as_rows(rows)
+            patches, head = patches.float(), self._model.class_head
+            classes = _unit(head.dense0(patches))
+            scale = head.elu(head.logit_scale(patches)) + 1
+            shift = head.logit_shift(patches)
+            return as_rows(torch.cat([(classes * scale).mean(1), (shift * scale).mean(1)], dim=1))
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, D + 1) queries of texts, with a last 1 for the part of a response that no text changes.

@@ -11,6 +11,7 @@ from tiny_architectures import TEXTS
 
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.folders import load_encoder
+from plumbline.encoders.torch_encoder import hold_in_bfloat16
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -41,6 +42,53 @@ def test_bfloat16_is_near_and_says_so(case, device, folders, encoders, pictures)
     half, full = (logits_of(e, batch, TEXTS) for e in (encoder, encoders[case]))
     assert half.dtype == np.float32 and not np.array_equal(half, full)
     np.testing.assert_allclose(half, full, atol=0.1 * np.abs(full).max())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scales_and_small_heads_stay_float32(case, folders, encoders):
+    encoder = load_encoder(files_of(folders, case), Placement(dtype="bfloat16"))
+    for name, tensor in (*encoder._model.named_parameters(), *encoder._model.named_buffers()):
+        of_logits = name.rpartition(".")[2] in ("logit_scale", "logit_bias", "temperature")
+        exact = of_logits or name.startswith(encoder.kept_in_float32)
+        if tensor.is_floating_point():
+            assert tensor.dtype == (torch.float32 if exact else torch.bfloat16), name
+    if hasattr(encoder, "logit_scale"):
+        both = (encoder, encoders[case])
+        assert len({(each.logit_scale, each.logit_bias) for each in both}) == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_learned_tokens_are_trained_through_bfloat16(case, folders, encoders):
+    if not hasattr(encoders[case], "differentiable_texts"):
+        pytest.skip("this encoder learns no tokens")
+    gradients = []
+    for encoder in (load_encoder(files_of(folders, case), Placement(dtype="bfloat16")), encoders[case]):
+        learned = encoder.token_vectors("person").float().requires_grad_()
+        encoder.differentiable_texts(TEXTS, learned)[:, 0].sum().backward()
+        gradients.append(learned.grad)
+    half, full = gradients
+    assert half.dtype == torch.float32 and torch.linalg.norm(half - full) < 0.1 * torch.linalg.norm(full)
+
+
+@pytest.mark.parametrize("padding", [0, "valid"])
+@pytest.mark.parametrize("size", [(28, 42), (30, 45)])
+def test_patches_are_projected_as_the_convolution_does_it(padding, size):
+    layer = torch.nn.Conv2d(3, 5, (4, 7), stride=(4, 7), padding=padding)
+    pixels = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0)).bfloat16()
+    hold_in_bfloat16(layer)
+    assert "forward" in vars(layer)
+    projected, convolved = layer(pixels), torch.nn.Conv2d.forward(layer, pixels)
+    assert projected.shape == convolved.shape and projected.dtype == torch.bfloat16
+    torch.testing.assert_close(projected, convolved, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stride": 2}, {"padding": 1}, {"padding": "same", "stride": 1}, {"dilation": 2}, {"groups": 3}]
+)
+def test_other_convolutions_are_left_alone(changes):
+    layer = torch.nn.Conv2d(3, 6, 4, **{"stride": 4, **changes})
+    hold_in_bfloat16(layer)
+    assert "forward" not in vars(layer)
 
 
 # torch imports its compiler here, which still defines deprecated things of torch.jit.

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -49,12 +50,17 @@ def children(process):
 
 def workers_of(process):
     """Return the workers of an audit: they are in sessions of their own."""
-    return [pid for pid in children(process) if os.getsid(pid) == pid]
+    found = []
+    for pid in children(process):
+        # One may end meanwhile.
+        with suppress(ProcessLookupError):
+            found += [pid] if os.getsid(pid) == pid else []
+    return found
 
 
 @pytest.fixture
 def begun(tmp_path, monkeypatch):
-    """Return a home of two checkpoints, and its audit by two processes, both of which are at a cell."""
+    """Yield a home of two checkpoints, and its audit by two processes, both of which are at a cell."""
     home = make_home(tmp_path, devices=2, mitigations={}, audit=[{"suites": ["crime"]}])
     process = home.start("audit")
     deadline, at_cells = time.monotonic() + 240, 0
@@ -62,7 +68,10 @@ def begun(tmp_path, monkeypatch):
         time.sleep(0.2)
         at_cells = len(runs_of(home, monkeypatch))
     assert len(workers_of(process.pid)) == at_cells == 2
-    return home, process
+    yield home, process
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.slow
@@ -86,7 +95,8 @@ def test_an_item_that_ends_its_process_again_and_again_is_given_up(begun):
     _, process = begun
     while process.poll() is None:
         for worker in workers_of(process.pid):
-            os.kill(worker, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
         time.sleep(1)
     output, _ = process.communicate()
     assert process.returncode == 1 and "its process was gone before it was done, 2 times (SIGKILL)" in output
