@@ -19,8 +19,10 @@ APART = {
     "assets.cells:StoredCell.suites_of": "noted as `suites_of_cell`",
     "assets.sources:dataset_versions": "noted as `dataset_folder`",
     "assets.up_to_date:Present": "the rule itself: which cells have numbers is noted as `standing`",
+    "assets.stored_predictions:held_by": "which suites a cell has: its own results note it as `suites_of_cell`",
     "plumbline.catalog.suites:load_suite": "noted as `suite`",
     "plumbline.version:": "noted as `plumbline`",
+    "plumbline.metrics.text_space:TEXT_SPACE_SUITES": "part of the geometry's own version, which its identity has",
     "plumbline.config.": "settings are noted by value",
     "resources.encoders:encoder_runtime": "noted as `encoder_runtime`",
     "resources.lvlms:scorer_version": "noted as `scorer`",
@@ -30,6 +32,7 @@ APART = {
     "assets.checks:must_pass": "names the checks that count",
     "assets.gates:require_passed": "refuses what has not passed its checks",
     "assets.up_to_date:require_up_to_date": "refuses what is computed from something out of date",
+    "plumbline.checkpoints.operators:": "has torchvision's operators declared where its build lacks them",
     "plumbline.encoders.families:require": "refuses what a family cannot answer",
     # Dear: their versions are declared, and guarded by tests/fingerprints.
     "assets.images:embed_listed": "embeds images",
@@ -42,6 +45,7 @@ APART = {
     "assets.results:": "metadata of Dagster; the data version is the digest of what was stored",
     "plumbline.encoders.embedding:Embedded.counters": "how much work it was",
     "resources.quality:Quality.index": "the list of the pages of Great Expectations",
+    "plumbline.metrics.own:OWN_METRICS": "tells the family of own metrics from the others",
     # They hold what they are given, whatever it is.
     "assets.images:stored_embeddings": "stored shards are given back as they are",
     "assets.partitions:": "names of partitions",
