@@ -202,7 +202,7 @@ def spread_change_rows(
 def max_toxicity_group_rows(
     scored: ScoredAnswers, spreads: SetSpreads, expected: pl.DataFrame, *, settings: LanguageSettings
 ) -> Iterator[Row]:
-    """Yield how often each group has the maximum score, among the sets whose Max* is above the 90th percentile.
+    """Yield how often each group has the maximum score, among the sets whose Max* is above (or at) the 90th percentile.
 
     Source: Howard et al., Figures 2 and 6. Of the complete sets × seeds whose Max* lies strictly above the linear 90th
     percentile, each counts once; where none does, since a discrete scorer gives a tenth of them or more the highest

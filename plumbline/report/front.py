@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.report.chapters.instructions import instruction_advice
 from plumbline.report.charts.chart import Chart
 from plumbline.report.data import data_findings, even_models
@@ -31,6 +32,7 @@ from plumbline.report.recommendation import first_to_try
 from plumbline.report.rows import defined, or_nan, where
 from plumbline.report.scorecard import (
     Kind,
+    and_more,
     asked_models,
     asked_questions,
     detectable,
@@ -212,7 +214,7 @@ def affected(cells: Iterable[Mapping[str, Any]]) -> str:
     for cell in cells:
         question = question_of(cell["question"])
         of = people if question.kind == "generator" else partial(faces_of, cell["attribute"])
-        whom = f": {of(cell['group'])}{' in front' * question.ranks}" if cell["group"] else ""
+        whom = f": {of(cell['group'])}{and_more(cell['tied'])}{' in front' * question.ranks}" if cell["group"] else ""
         by = f" by {attribute_title(question.attribute)}" if question.attribute else ""
         named.append(f"{question.topic}{by}{whom}")
     return "; ".join(named)
@@ -511,9 +513,7 @@ def advice(table: pl.DataFrame, card: pl.DataFrame, inputs: ReportInputs, ranked
     lines = _choice(card, inputs, ranked)
     evident = _tested(where(card, model=encoders[0], state="evidence")) if encoders else []
     if evident and encoders[0] not in {each[0].model for each in candidates}:
-        first = question_of(evident[0]["question"])
-        problem = first.attribute, first.suite, first.event
-        lines.append(_untried(encoders[0], inputs) or first_to_try(encoders[0], candidates, problem))
+        lines.append(_untried(encoders[0], inputs) or first_to_try(encoders[0], candidates))
     lines += [mitigation_advice(each, inputs.audit) for each in candidates][: 4 - len(lines)]
     return (*lines, *instruction_advice(table, inputs)[:1])
 
@@ -627,15 +627,19 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
     """Return what no number here says, in at most five lines."""
     lines, paired = [], inputs.effects is not None and not inputs.effects.is_empty()
     compared = "; comparisons on the same images may, see “What size, data and source change”" if paired else ""
+    mixed = any(suite.id in MIXED_SUITES for suite in inputs.suites)
+    labellers = [encoder.id for encoder in inputs.encoders if encoder.labeller] if mixed else []
+    guessed = f", but for the gender in Trident’s groups by gender, which {labellers[0]} guessed" if labellers else ""
     if inputs.planted:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"
         lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
     lines += [
         "No evidence of a difference is not evidence of equality: the tooltip of a cell without evidence gives the "
         "difference that would have been detected, where one is known.",
-        "Groups are the labels of the datasets, whoever gave them: not always how people see themselves.",
-        "Models are sorted by the first column with evidence, by the end of the interval that is nearer to no "
-        f"difference: other columns may order them otherwise. Intervals that overlap do not settle an order{compared}.",
+        f"Groups are the labels of the datasets, whoever gave them{guessed}: not always how people see themselves.",
+        "Models are sorted by the first column with evidence, or with a value that nothing was tested of, by the end "
+        "of the interval that is nearer to no difference: other columns may order them otherwise. Intervals that "
+        f"overlap do not settle an order{compared}.",
     ]
     if inputs.reading.stand_ins:
         scorers = listed(f"“{name}”" for name in inputs.reading.stand_ins)

@@ -186,10 +186,10 @@ def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]
     if words is None or words.is_empty():
         return []
     sure = words.filter(pl.col("word").is_not_null(), pl.col("q") < reading.significance)
-    return [_word(subset, reading) for subset in _each(sure, *_SUBSET)]
+    return [_word(subset, words, reading) for subset in _each(sure, *_SUBSET)]
 
 
-def _word(own: pl.DataFrame, reading: Reading) -> Finding:
+def _word(own: pl.DataFrame, words: pl.DataFrame, reading: Reading) -> Finding:
     judged = own.filter(pl.col("stereotype").fill_null(False))
     chosen = judged if judged.height else own
     row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(0, named=True)
@@ -199,12 +199,24 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     sentence = (
         f"On {row['dataset']}, {row['model']} says “{row['word']}” of {who}, {named}: {count(row['count'])} times in "
         f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words about "
-        f"others (log₂ ratio {number(row['association'])}, {confidence(reading.confidence)} CI {ends}; "
-        f"{p_value(row['q'], 'q')})."
+        f"others{_mostly_of(row, words)} (log₂ ratio {number(row['association'])}, "
+        f"{confidence(reading.confidence)} CI {ends}; {p_value(row['q'], 'q')})."
     )
     tone, short = "bias" if judged.height else "difference", f"“{row['word']}” is said of {who}"
     finding = _finding(row | {"value": row["association"]}, reading, tone, "words", short, row["model"])
     return replace(finding, sentence=sentence)
+
+
+def _mostly_of(row: Row, words: pl.DataFrame) -> str:
+    """Say of which other group a word is said at least half of the times that it is not of this one."""
+    same = where(words, **{name: row[name] for name in (*_SUBSET, "word")}).filter(pl.col("group") != row["group"])
+    most = same.filter(2 * pl.col("count") >= max(1, row["count_others"])).sort(
+        "count", "group", descending=[True, False]
+    )
+    if most.is_empty():
+        return ""
+    other, times = most["group"][0], most["count"][0]
+    return f", {'all' if times == row['count_others'] else count(times)} of these about {people(other)}"
 
 
 def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:

@@ -21,7 +21,6 @@ from plumbline.report.transfer import (
     COSTS,
     JUDGED,
     SIX_AXES,
-    Axis,
     Tried,
     axis_of,
     block_of,
@@ -92,45 +91,28 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
     )
 
 
-def first_to_try(model: str, others: Sequence[Sequence[Tried]], problem: Axis) -> str:
-    """Return in one sentence which mitigation to try first on a checkpoint where none was tried, and what it costs.
+def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
+    """Return in one sentence which mitigation to try first on a checkpoint where none was tried.
 
-    Of those that close a gap between groups of another checkpoint it is the one that closes most, less what it makes
-    worse; where none closes one, that which lowers most harm rates. One that widens the gap that this checkpoint shows
-    first stands behind the others.
-
-    Parameters
-    ----------
-    problem : Axis
-        Attribute, suite and event of that gap.
+    Of those that are recommended on another checkpoint and close a gap between groups there, it is the one that would
+    be recommended among them all; where there is none, no mitigation is named.
     """
-    helping = [one for candidates in others for one in candidates if one.improved and not one.leaking]
-    if not helping:
+    every = [one for candidates in others for one in candidates]
+    if not any(one.improved and not one.leaking for one in every):
         return f"Try mitigations on {model}; none was tried."
-
-    def widens(one: Tried) -> bool:
-        return problem in {axis_of(row) for row in one.worsened}
-
-    def merit(one: Tried) -> tuple[float, ...]:
-        return (not widens(one), bool(one.improved_axes), len(one.improved) - len(one.worsened), *_merit(one))
-
-    first = max(helping, key=merit)
+    first = recommended([one for one in every if one.improved_axes])
+    if first is None:
+        return (
+            f"No mitigation was tried on {model}; on other models none was seen to close a gap without a loss, so that "
+            "none can be suggested. What each of them lowers and raises stands under Mitigations."
+        )
     better = [
         *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
         *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
     ]
-    raised = [row_words(row) for row in first.worsened]
-    also = [f"{len(raised) - _MOST_NAMED} more"] if len(raised) > _MOST_NAMED + 1 else []
-    worse = f"raises {listed([*raised[: None if not also else _MOST_NAMED], *also])}" if raised else "raises none"
-    costs = foremost(first.of(*COSTS, verdict=WORSENED), 1)
-    cost = f"costs {change(costs[0])} in {row_words(costs[0])}" if costs else "shows no cost in accuracy or retrieval"
-    does = f"{first.name}: on {first.model} ({first.dataset}) it lowers {listed(better)}, {worse} and {cost}"
-    if is_recommended(first) and first.improved_axes:
-        return f"No mitigation was tried on {model}. Try first {does}."
-    gap = " It widens the gap that this model shows first." if widens(first) else ""
     return (
-        f"No mitigation was tried on {model}; on other models none was seen to close a gap without a loss. The least "
-        f"bad (most closed, less what gets worse) is {does}.{gap}"
+        f"No mitigation was tried on {model}. Try first {first.name}: on {first.model} ({first.dataset}) it lowers "
+        f"{listed(better)}; no evidence that it makes anything worse."
     )
 
 

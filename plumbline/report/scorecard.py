@@ -75,6 +75,7 @@ SCORECARD_SCHEMA: Schema = {
     "unit": pl.String,
     "state": pl.String,
     "group": pl.String,
+    "tied": pl.Int64,
     "groups": pl.String,
     "compared": pl.Int64,
     "tests": pl.Int64,
@@ -86,7 +87,8 @@ SCORECARD_SCHEMA: Schema = {
 }
 """A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
 was asked on other images than they (`not_ranked`). `group` is who is worst off, or in front of a ranking
-(`Question.ranks`), where there is evidence or nothing was tested; `groups` tells the values of the groups at both ends,
+(`Question.ranks`), where there is evidence or nothing was tested; `tied` is how
+many further groups are as badly off; `groups` tells the values of the groups at both ends,
 the worst off first; `compared` is how many groups the table has a value of; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
 
@@ -218,6 +220,8 @@ class Question:
         Metric whose rows of the groups test on whom it falls, where the value itself has no test.
     head : str
         Under the title of its column, where its unit says too little.
+    meaning : str
+        What its value is, where its unit says something else.
     """
 
     id: str
@@ -239,6 +243,7 @@ class Question:
     of_bias: bool = True
     tested_by: str | None = None
     head: str = ""
+    meaning: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -299,8 +304,11 @@ def _recognition(attribute: str) -> Question:
     return Question(
         f"recognition_{attribute}", "recognition", "encoder", "equal_opportunity_gap", ("mean_over_classes",),
         "trident", "points", "opportunity", attribute,
-        groups=Groups("true_positive_rate", "classes_alone", "least", shared=(), over="over all classes "),
+        groups=Groups(
+            "true_positive_rate", "classes_alone", "least", shared=(), over="over all classes "
+        ),
         head="points, of a face’s own class",
+        meaning="percentage points between the best and the worst recognised group of a class, mean over classes",
     )  # fmt: skip
 
 
@@ -575,32 +583,37 @@ def _cell(
     same = ("dataset", "attribute", *estimate, "smallest_detectable", "reason", "reason_codes")
     names_group = state in ("evidence", "measured") and question.of_bias
     ends = ends_of(row, question, table) if names_group else None
+    evident = _tested_groups(row, question, table, reading)
+    if question.tested_by and ends is not None and ends.worst not in evident["group"]:
+        ends = None
     return {
         **about,
         **{name: row[name] for name in same},
         "state": state,
         # The number of a ranking is that of the group in front, not of those behind.
         "group": None if ends is None else ends.best if question.ranks else ends.worst,
-        "groups": between(row, question, table) + _tested_groups(row, question, table, reading)
-        if state not in ("undefined", "no_label")
-        else "",
+        "tied": 0 if ends is None or question.ranks else ends.tied,
+        "groups": between(row, question, table) + _on_whom(evident) if state not in ("undefined", "no_label") else "",
         "compared": groups_compared(row, question, table),
         "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
     }
 
 
-def _tested_groups(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -> str:
-    """Tell the groups that a test of another metric says get the worst of a scene more often than chance."""
+def _tested_groups(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
+    """Return the rows of the groups that a test of another metric says get the worst more often than chance."""
     if question.tested_by is None:
-        return ""
+        return table.clear()
     same = {name: row[name] for name in ("model", "dataset", "attribute", "suite", "prompt", "scorer", "definition")}
     rows = where(table, metric=question.tested_by, event="toxicity", **same).drop_nulls("group")
     chance = 1 / max(1, rows["group"].n_unique())
-    evident = rows.filter(pl.col("q") < reading.significance, pl.col("value") > chance).sort("q", "group")
+    return rows.filter(pl.col("q") < reading.significance, pl.col("value") > chance).sort("q", "group")
+
+
+def _on_whom(evident: pl.DataFrame) -> str:
     return "".join(
-        f"; evidence on whom it falls: the most toxic text of a scene is about {people(each['group'])} in "
-        f"{percent(each['value'])} ({p_value(each['q'], 'q')})"
+        f"; evidence on whom it falls: in the {each['n']} scenes whose texts differ most in toxicity, the most toxic "
+        f"text is about {people(each['group'])} in {percent(each['value'])} ({p_value(each['q'], 'q')})"
         for each in evident.to_dicts()
     )
 
@@ -613,7 +626,8 @@ def detectable(cell: Mapping[str, Any]) -> str:
     lifted = defined(cell["value"]) and abs(cell["value"]) >= least
     # A largest less a smallest value is above 0 by chance alone.
     why = "; by chance alone a largest less a smallest value is positive" if lifted else ""
-    return f"{value_text({**cell, 'value': least})} or more{why}."
+    pairs = " on average over pairs of groups" if cell["unit"] == "skew" and (cell.get("compared") or 0) > 2 else ""
+    return f"{value_text({**cell, 'value': least})} or more{pairs}{why}."
 
 
 def family_sizes(table: pl.DataFrame) -> dict[tuple[Any, ...], int]:
@@ -636,10 +650,11 @@ def state_of(row: Row, reading: Reading) -> State:
 
 
 class Ends(NamedTuple):
-    """The groups that a disparity is to the disadvantage and to the advantage of."""
+    """The groups that are worse and better off by a disparity, and how many more are as badly off."""
 
     worst: str
     best: str
+    tied: int = 0
 
 
 def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
@@ -657,8 +672,20 @@ def ends_of(row: Row, question: Question, table: pl.DataFrame) -> Ends | None:
     if row["reference_group"] is not None:
         names = row["group"], row["reference_group"]
         return Ends(*names) if row["value"] < 0 else Ends(*names[::-1])
-    groups = _worst_off_first(row, question, table)["group"]
-    return Ends(groups[0], groups[-1]) if len(groups) > 1 else None
+    known = _worst_off_first(row, question, table)
+    groups = known["group"]
+    return Ends(groups[0], groups[-1], _tied(known)) if len(groups) > 1 else None
+
+
+def _tied(known: pl.DataFrame) -> int:
+    """Return how many groups are as badly off as the worst; 0 where all are."""
+    tied = int(np.isclose(known["value"], known["value"][0], rtol=1e-9, atol=0).sum()) - 1
+    return tied if tied < known.height - 1 else 0
+
+
+def and_more(tied: int | None) -> str:
+    """Return ` and 2 more groups`; nothing for none."""
+    return f" and {tied} more group{'' if tied == 1 else 's'}" if tied else ""
 
 
 def between(row: Row, question: Question, table: pl.DataFrame) -> str:
@@ -683,8 +710,7 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
     ]
     over = groups.over.format(k=row["k"])
     if row["group"] is None and groups is not _RANKED:
-        tied = int(np.isclose(known["value"], known["value"][0], rtol=1e-9, atol=0).sum()) - 1
-        names[0] += f" and {tied} more group{'' if tied == 1 else 's'}" * (0 < tied < known.height - 1)
+        names[0] += and_more(_tied(known))
     if groups is _RANKED:
         of_all = [n / known["n"].sum() for n in ends["n"]]
         shares = [

@@ -13,6 +13,7 @@ from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
     UNITS,
+    and_more,
     detectable,
     elsewhere,
     interval_text,
@@ -120,7 +121,7 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             scale = _Scale.of(list(by_model.values()), None if more else entry.without_difference)
             words = f"; words: {', '.join(entry.words)}" if entry.words else ""
             words += f"; less the closeness to: {', '.join(entry.opposite_words)}" if entry.opposite_words else ""
-            meaning = f"{unit.meaning}; asked on {usual[entry.id]}{words}"
+            meaning = f"{entry.meaning or unit.meaning}; asked on {usual[entry.id]}{words}"
             head = entry.head or unit.head or unit.suffix
             table.columns.append(Column(entry.title, head, meaning, more, scale.null))
             for model in models:
@@ -178,7 +179,7 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
         row["state"],
         text,
         score_tip(row),
-        whom=_SHORT.get(whom.lower(), whom),
+        whom=_SHORT.get(whom.lower(), whom) + (f" +{row['tied']}" if row["tied"] else ""),
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],
@@ -209,8 +210,10 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
     sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
     sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
+    meaning = question_of(row["question"]).meaning
+    sentences += [f"Measured in {meaning}."] if meaning else []
     whom = "In front" if question_of(row["question"]).ranks else "Worst off"
-    sentences += [f"{whom}: {group_title(row['group'])}."] if row["group"] else []
+    sentences += [f"{whom}: {group_title(row['group'])}{and_more(row['tied'])}."] if row["group"] else []
     if row["state"] != "evidence" and (least := detectable(row)):
         sentences.append(f"Detectable with 80% power: {least}")
     return " ".join(sentences) + _although(of_metric)

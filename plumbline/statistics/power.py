@@ -80,7 +80,8 @@ class Alternatives:
     Parameters
     ----------
     counts : (r, e, g) int
-        Counts of e events, as if groups did not differ. All events are moved, each by as many of its standard errors.
+        Counts of e events, as if groups did not differ. All events are moved, each by as many of its standard errors,
+        or as far as its pooled rate allows.
     sizes : (r, e, g) or (r, 1, g) int
         Group sizes.
     apart : int
@@ -122,8 +123,8 @@ class Alternatives:
         self._ways = [np.where(away == 0, usual, away)]
         if (away * usual < 0).any():
             self._ways.append(usual)
-        self._furthest: dict[tuple[int, bool], float] = {}
-        self._moved: dict[tuple[int, float], _Moved] = {}
+        self._furthest: dict[tuple[int, bool], tuple[float, ...]] = {}
+        self._moved: dict[tuple[int, tuple[float, ...]], _Moved] = {}
 
     def detectable(
         self,
@@ -169,29 +170,39 @@ class Alternatives:
                 break
         return detectable
 
-    def _rates(self, way: int, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _rates(
+        self, way: int, shifts: NDArray[np.float64], furthest: tuple[float, ...] | None = None
+    ) -> NDArray[np.float64]:
         """Return the (k, e, g) rates where the group moves this way in each event, by so many standard errors."""
-        by = shifts[:, None] * (self._error * self._varies * self._ways[way] / np.sqrt(self._counts.shape[1]))
+        moved = np.minimum(shifts[:, None], np.inf if furthest is None else furthest)
+        by = moved * (self._error * self._varies * self._ways[way] / np.sqrt(self._counts.shape[1]))
         rates = self._alike - by[..., None] * self._absorbed
         rates[..., self._apart] = self._alike[:, self._apart] + by * (1 - self._absorbed[:, self._apart])
         return rates
 
+    def _furthest_of(self, way: int, *, ratio: bool) -> tuple[float, ...]:
+        """Return by how many standard errors each event can be moved; of ratios as many as all of them can."""
+        least = LEAST_EVENTS / np.maximum(self._size, 1e-9) if ratio else np.zeros(1)
+        rates = self._rates(way, _TRIED)
+        enough = ~self._there | (np.minimum(rates, 1 - rates) >= least - 1e-12)
+        possible = enough.all(axis=-1)
+        if ratio:
+            possible = np.broadcast_to(possible.all(axis=-1, keepdims=True), possible.shape)
+        furthest = np.where(possible, _TRIED[:, None], 0.0).max(axis=0)
+        return tuple(np.where(possible[:2].all(axis=0) & self._varies, furthest, 0.0).tolist())
+
     def _moved_by(self, way: int, *, ratio: bool) -> _Moved | None:
         """Return the alternatives at the shifts that are possible; None where none is."""
         if (way, ratio) not in self._furthest:
-            least = LEAST_EVENTS / np.maximum(self._size, 1e-9) if ratio else np.zeros(1)
-            rates = self._rates(way, _TRIED)
-            enough = ~self._there | (np.minimum(rates, 1 - rates) >= least - 1e-12)
-            possible = enough.all(axis=(-2, -1))
-            self._furthest[way, ratio] = float(_TRIED[possible].max()) if possible[:2].all() else 0.0
+            self._furthest[way, ratio] = self._furthest_of(way, ratio=ratio)
         furthest = self._furthest[way, ratio]
-        if furthest and (way, furthest) not in self._moved:
+        if any(furthest) and (way, furthest) not in self._moved:
             self._moved[way, furthest] = self._moved_to(way, furthest)
         return self._moved.get((way, furthest))
 
-    def _moved_to(self, way: int, furthest: float) -> _Moved:
-        shifts = np.unique(np.minimum(_SHIFTS, furthest))
-        rates, alike = self._rates(way, shifts), self._alike
+    def _moved_to(self, way: int, furthest: tuple[float, ...]) -> _Moved:
+        shifts = np.unique(np.minimum(_SHIFTS, max(furthest)))
+        rates, alike = self._rates(way, shifts, furthest), self._alike
         variance = np.where((alike > 0) & (alike < 1), alike * (1 - alike), np.inf)
         spread = np.sqrt(np.maximum(rates * (1 - rates), 0.0) / variance)
         # Tables run along the last axis in memory, as the draws do: (e, g, k, d).
@@ -205,7 +216,7 @@ class Alternatives:
             e, size = self._counts.shape[1], self._size[:, self._apart]
             of_sets = self._absorbed[:, self._apart], self._clusters * size / self._size.max(axis=-1), self._kept
             share_absorbed, units, left = (np.broadcast_to(each, e)[self._varies] for each in of_sets)
-            in_errors = shifts[:, None] / np.sqrt(e * left)
+            in_errors = np.minimum(shifts[:, None], np.asarray(furthest)[self._varies]) / np.sqrt(e * left)
             wider = _widened(in_errors, absorbed=share_absorbed, units=units).mean(axis=-1)
         size = self._size[..., None]
         counts = _side_by_side(by_shift[..., 0] * size, tables)

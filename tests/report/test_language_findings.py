@@ -104,6 +104,17 @@ def test_a_word_is_told_stereotypes_first():
     assert finding.tone == "difference" and "the word most their own" in finding.sentence
 
 
+def test_a_word_that_another_group_shares_is_told_so():
+    row = word_table().filter(pl.col("word") == "pleasant").head(1)
+    other = row.with_columns(group=pl.lit("Black_man"), q=1.0, count=row["count_others"])
+    some = other.with_columns(count=pl.lit(25, dtype=other.schema["count"]))
+    few = other.with_columns(count=pl.lit(19, dtype=other.schema["count"]))
+    said = [word_findings(pl.concat([row, each]), READING)[0].sentence for each in (other, some, few)]
+    assert "words about others, all of these about Black men (log₂" in said[0]
+    assert "words about others, 25 of these about Black men (log₂" in said[1]
+    assert "words about others (log₂" in said[2]
+
+
 def test_words_need_evidence():
     assert word_findings(word_table(q=0.05), READING) == []
     assert word_findings(None, READING) == [] and word_findings(word_table().clear(), READING) == []

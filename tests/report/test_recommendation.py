@@ -169,26 +169,19 @@ def test_enumerations():
     ]  # fmt: skip
 
 
-def test_where_none_was_tried_the_one_that_closes_most_gaps_elsewhere_is_named_with_its_cost():
+def test_where_none_was_tried_what_is_recommended_elsewhere_is_named_and_nothing_else():
     gap = candidates(saner=[(GENDER_CRIME, BETTER), (HARM, BETTER)], bias_prompts=[(HARM, BETTER)])
-    crime = ("gender", "crime", "crime")
-    assert first_to_try("x", [gap], crime).startswith(
-        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1"
+    assert first_to_try("x", [gap]) == (
+        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1 of the 6 gaps by gender and race and "
+        "1 harm rate; no evidence that it makes anything worse."
     )
     dear = candidates(saner=[(GENDER_CRIME, BETTER), (ACCURACY, -WORSE)])
-    told_ = first_to_try("x", [dear], crime)
-    assert "on other models none was seen to close a gap without a loss" in told_ and "costs −30 points in" in told_
-    assert first_to_try("x", [candidates(saner=[(GENDER_CRIME, SAME)])], crime) == (
-        "Try mitigations on x; none was tried."
-    )
-    # One that widens the gap which the model shows first stands behind one that closes less.
-    moved = candidates(
-        saner=[(GENDER_CRIME, BETTER), (HARM, BETTER), (RACE_AGENCY, WORSE)], bias_prompts=[(GENDER_CRIME, BETTER)]
-    )
-    race = ("race", "agency", "negative_agency")
-    assert "SANER" in first_to_try("x", [moved], crime) and "Bias Prompts" in first_to_try("x", [moved], race)
-    only = candidates(saner=[(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)])
-    assert first_to_try("x", [only], race).endswith("It widens the gap that this model shows first.")
+    widening = candidates(saner=[(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)], bias_prompts=[(HARM, BETTER)])
+    for elsewhere in (dear, widening):
+        said = first_to_try("x", [elsewhere])
+        assert "on other models none was seen to close a gap without a loss, so that none can be suggested" in said
+        assert "SANER" not in said
+    assert first_to_try("x", [candidates(saner=[(GENDER_CRIME, SAME)])]) == "Try mitigations on x; none was tried."
 
 
 def test_a_mitigation_that_lowers_a_rate_and_no_gap_is_told_as_that():

@@ -14,7 +14,7 @@ from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
-from plumbline.report.front import verdict
+from plumbline.report.front import affected, verdict
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import (
     QUESTIONS,
@@ -170,10 +170,35 @@ def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
     ]
     said = cell(scorecard(frame(spoken("a"), *shares), Reading()), "a", "max_toxicity")["groups"]
     assert said.replace("\u00a0", " ").endswith(
-        "evidence on whom it falls: the most toxic text of a scene is about Black men in 70% (q = 0.020)"
+        "evidence on whom it falls: in the 40 scenes whose texts differ most in toxicity, the most toxic text is about "
+        "Black men in 70% (q = 0.020)"
     )
+    scores = [
+        spoken("a", "toxicity", value=value, group=group, event="toxicity") + spoken("a")
+        for group, value in (("Black_man", 0.3), ("White_man", 0.1))
+    ]
+    scores = [[row | {"definition": "score"} for row in rows[:1]] for rows in scores]
+    assert cell(scorecard(frame(spoken("a"), *scores, *shares), Reading()), "a", "max_toxicity")["group"] == "Black_man"
     quiet = [[row | {"q": 0.9} for row in share] for share in shares]
+    assert cell(scorecard(frame(spoken("a"), *scores, *quiet), Reading()), "a", "max_toxicity")["group"] is None
     assert cell(scorecard(frame(spoken("a"), *quiet), Reading()), "a", "max_toxicity")["groups"] == ""
+
+
+def test_groups_that_are_as_badly_off_are_counted():
+    groups = {"Black": 0.5, "Indian": 0.5, "Asian": 0.5, "White": 0.2}
+    card = scorecard(frame(answer("a", groups=groups)), Reading())
+    found = cell(card, "a")
+    assert (found["group"], found["tied"]) == ("Asian", 2)
+    assert "Worst off: Asian and 2 more groups." in score_tip(found)
+    ((_, (shown,)),) = score_tables(card)[0].rows
+    assert shown.whom == "Asian +2"
+    assert "Asian faces and 2 more groups" in affected([found])
+    assert cell(scorecard(frame(answer("a")), Reading()), "a")["tied"] == 0
+
+
+def test_what_is_detectable_of_a_mean_over_pairs_says_so():
+    least = answer("a", smallest_detectable=0.3, groups={"Black": 0.5, "Indian": 0.5, "White": 0.2}, **UNSURE)
+    assert detectable(cell(scorecard(frame(least), Reading()), "a")).startswith("+30% or more on average over pairs")
 
 
 def test_a_value_above_what_is_detectable_is_explained():

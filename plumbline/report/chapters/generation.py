@@ -281,8 +281,9 @@ CHAPTER = Chapter(
         ),
         (
             "Who gets the most toxic text",
-            "Of the scenes and seeds above the 90th percentile, each counts once, shared where groups tie. p is exact "
-            "and two-sided: what the pictures of a scene got over its seeds is dealt to its groups at random. "
+            "Of the scenes and seeds above the 90th percentile (at it, where none is above), each counts once, shared "
+            "where groups tie. p is exact and two-sided: what the pictures of a scene got over its seeds is dealt to "
+            "its groups at random. "
             "Intervals: Wilson, with the effective number of scenes.",
         ),
         (

@@ -138,8 +138,8 @@ def max_score_shares(
         models,
         name=f"max-score-{dataset}-{attribute}",
         title=f"Who gets the most toxic text of a scene, {dataset}, {attribute_title(attribute)}",
-        description="Of the scenes above the 90th percentile of MaxToxicity: how often the most toxic text is about "
-        "each group.",
+        description="Of the scenes above the 90th percentile of MaxToxicity (at it, where none is above): how often "
+        "the most toxic text is about each group.",
         axis="share of these scenes in which the group gets the most toxic text",
         unit="share",
         reading=reading,
