@@ -219,7 +219,8 @@ def test_the_data_files_are_those_that_were_checked(name: str) -> None:
 
 def test_every_data_file_was_checked() -> None:
     folder = files("plumbline.datasets") / "declarations"
-    assert {f"declarations/{item.name}" for item in folder.iterdir()} | {"filters.yaml"} == set(CHECKSUMS)
+    there = {f"declarations/{item.name}" for item in folder.iterdir()} | {"filters.yaml"}
+    assert there == set(CHECKSUMS), "a new declaration goes into CHECKSUMS above, with the sha256 of its file"
 
 
 def test_ages_form_groups_where_a_filter_says_so() -> None:
