@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from plumbline.catalog.files import data_yaml
-from plumbline.report.visible import visible
+from plumbline.report.visible import unlinked, visible
 from plumbline.storage import Committed, Lake
 from resources import served
 
@@ -79,4 +79,4 @@ def _cell(value: Any) -> str:
 
 def _inline(text: str) -> str:
     """Return a text as it can stand in a line of Markdown: nothing in it is obeyed, nothing hides."""
-    return _MARKED.sub(_ESCAPED, visible(text, longest=80)).replace("<", "&lt;")
+    return _MARKED.sub(_ESCAPED, unlinked(visible(text, longest=80))).replace("<", "&lt;")

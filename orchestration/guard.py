@@ -18,7 +18,7 @@ from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_READING = ("GET", "HEAD")
 
 
 class Guard:
@@ -29,7 +29,8 @@ class Guard:
     - a `Host` other than this server's (a name that was rebound to 127.0.0.1);
     - an `Origin` other than this server's, of requests and of WebSockets;
     - what a browser says is asked by another site (`Sec-Fetch-Site`), but for a link that a person follows;
-    - GraphQL in any form but a POST of `application/json`, which no form and no image can send.
+    - GraphQL in any form but a POST of `application/json`, which no form and no image can send;
+    - a path with a control character, which a router may take for another path than this guard does.
 
     Every answer forbids frames. Programs of this machine, which send no `Origin`, are let through: they could read the
     store itself.
@@ -64,6 +65,8 @@ def _refusal(scope: Scope, headers: Headers) -> str | None:
         return f"Host is {', '.join(hosts) or 'missing'}, not {' or '.join(local)}"
     if any(origin.removeprefix("http://") not in local for origin in origins):
         return f"Origin is {', '.join(origins)}, not http://{' or http://'.join(local)}"
+    if not scope["path"].isprintable():
+        return "the path has a control character"
     graphql = scope["path"].rstrip("/").endswith("/graphql")
     site = headers.get("sec-fetch-site", "none")
     if site not in ("same-origin", "none") and (graphql or not _followed_link(scope, headers)):
@@ -79,7 +82,7 @@ def _followed_link(scope: Scope, headers: Headers) -> bool:
     """Return whether a person follows a link to a page of this server, as from the report."""
     return (
         scope["type"] == "http"
-        and scope["method"] in _SAFE_METHODS
+        and scope["method"] in _READING
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )

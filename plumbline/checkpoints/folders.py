@@ -41,6 +41,8 @@ _REFUSED = {
     "custom_pipelines": _CODE,
     "trust_remote_code": _CODE,
     "transformers_weights": "weights in another file",
+    "configuration_files": "another configuration",
+    "fast_tokenizer_files": "another tokenizer",
     "audio_tokenizer": "another checkpoint",
     "quantization_config": "a quantiser",
     "attn_implementation": _ATTENTION,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, printable, unsafe_characters
 from plumbline.errors import DatasetError, ImageRejected, examples
-from plumbline.images.parquet import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
+from plumbline.images.parquet import OpenColumns, damage_refused, holds_bytes, holds_text, known_place, read_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -525,6 +525,18 @@ def table_schema(path: Path, *, name: str) -> pa.Schema:
     """
     with _as_dataset_error(name), OpenColumns(path) as table:
         return table.schema
+
+
+def whole_columns(path: Path, *, name: str, columns: Sequence[str]) -> pa.Table:
+    """Read columns of a Parquet table whole; see `plumbline.images.parquet.read_columns`.
+
+    Raises
+    ------
+    DatasetError
+        If it cannot be read, or takes more than half of the machine's memory.
+    """
+    with _as_dataset_error(name):
+        return read_columns(path, columns)
 
 
 def described(schema: pa.Schema) -> str:

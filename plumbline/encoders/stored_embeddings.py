@@ -30,7 +30,7 @@ from plumbline.checkpoints.addresses import STORED, Address, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, file_digest
 from plumbline.config.parts import Part
-from plumbline.datasets.indexes import described, read_table_rows, table_schema
+from plumbline.datasets.indexes import described, read_table_rows, table_schema, whole_columns
 from plumbline.datasets.records import Refusal, printable
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity
@@ -344,7 +344,7 @@ def _lists(path: Path, column: str) -> NDArray[Any]:
         If one is null, holds a null, or is of another length than the first.
     """
     import pyarrow.compute as pc
-    from pyarrow import parquet, types
+    from pyarrow import types
 
     schema = table_schema(path, name=path.name)
     _require_columns(path, column, column, schema.names)
@@ -356,7 +356,7 @@ def _lists(path: Path, column: str) -> NDArray[Any]:
             found=described(schema),
             expected=f"`{column}`: lists",
         )
-    values = parquet.read_table(path, columns=[column]).column(column).combine_chunks()
+    values = whole_columns(path, name=path.name, columns=[column]).column(column).combine_chunks()
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     first = lengths[0] if len(lengths) else 0
     if len(wrong := np.flatnonzero(lengths != first)):  # a null has the length NaN

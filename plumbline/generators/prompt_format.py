@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -41,6 +42,39 @@ PROBES = ("Describe this.", "What is it?")
 
 # What templates do with a content that they were not written for.
 _UNFIT = (TypeError, ValueError, KeyError, IndexError, AttributeError)
+
+
+_LONGEST = 1_000_000
+"""Characters that a template may put around a prompt."""
+_MOST_MEMORY = 512 << 20
+"""Bytes that a template may take while it is rendered: Jinja's sandbox limits what it calls, not what it makes."""
+
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    """Have this process refuse itself more than `_MOST_MEMORY` beyond what it has, where the system can do that."""
+    taken = Path("/proc/self/statm")
+    if not taken.exists():
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = int(taken.read_text().split()[0]) * resource.getpagesize() + _MOST_MEMORY
+    limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _too_long(found: str) -> CheckpointError:
+    return CheckpointError(
+        "the chat template of this checkpoint makes more of a prompt than any model reads",
+        found=found,
+        expected=f"the prompt and at most {_LONGEST:,} characters around it",
+    )
 
 
 class AroundImage(NamedTuple):
@@ -84,9 +118,15 @@ class PromptFormat:
         if self.content == "parts":
             content = [{"type": "image"}, {"type": "text", "text": prompt}]
         messages = [{"role": "user", "content": content}]
-        rendered = self.tokenizer.apply_chat_template(
-            messages, chat_template=self.template, tokenize=False, add_generation_prompt=True, **self.switches
-        )
+        try:
+            with _little_memory():
+                rendered = self.tokenizer.apply_chat_template(
+                    messages, chat_template=self.template, tokenize=False, add_generation_prompt=True, **self.switches
+                )
+        except MemoryError as error:
+            raise _too_long(f"more than {_MOST_MEMORY >> 20} MiB of memory taken") from error
+        if len(rendered) > _LONGEST + len(prompt):
+            raise _too_long(f"{len(rendered):,} characters")
         return str(rendered)
 
     def tokens(self, prompt: str) -> list[int]:
@@ -103,6 +143,8 @@ class PromptFormat:
         ------
         GenerationError
             If the prompt names the image token itself.
+        CheckpointError
+            If the template makes something huge of it.
         """
         ids = self.tokens(prompt)
         if ids.count(image_token) != 1:

@@ -19,7 +19,7 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.errors import DatasetError, GenerationError, ImageRejected, examples
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.thinking import text_apart
-from plumbline.images.parquet import read_frame
+from plumbline.images.parquet import OpenColumns, read_frame
 
 STORED = "stored"
 
@@ -245,9 +245,9 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
-    frame = read_frame(path)
-    _require_columns(path, columns, frame.columns)
-    rows = frame.select(columns).iter_rows(named=True)
+    with OpenColumns(path) as table:
+        _require_columns(path, columns, table.schema.names)
+    rows = read_frame(path, columns).iter_rows(named=True)
     return (_Line(number, row) for number, row in enumerate(rows, 1))
 
 

@@ -125,26 +125,82 @@ def damage_refused() -> Iterator[None]:
         raise _corrupt(error) from error
 
 
-def read_frame(path: Path) -> pl.DataFrame:
-    """Read a whole Parquet table that somebody else wrote.
+_SHARE_OF_MEMORY = 2
+"""Of the machine's memory a whole table may take one part in so many."""
+
+
+def most_bytes() -> int:
+    """Return what the values of a table may take that is read whole: half of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE_OF_MEMORY
+
+
+def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read a Parquet table that somebody else wrote; see `read_columns`."""
+    import polars as pl
+
+    return pl.DataFrame(read_columns(path, columns))
+
+
+def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read columns of a Parquet table that somebody else wrote, by default all of them.
 
     With Arrow, and validated: polars ends the process where a damaged length is more than memory can hold, and panics
-    at texts that are none.
+    at texts that are none. A text that a file of a few bytes repeats a million times is counted before it is written
+    out.
 
     Raises
     ------
     ImageRejected
-        See `damage_refused`.
+        `file_too_large` (more than `most_bytes()`), and as in `damage_refused`.
     """
-    import polars as pl
     import pyarrow as pa
-    from pyarrow import parquet
 
+    most, size, parts = most_bytes(), 0, []
     with damage_refused():
-        table = parquet.ParquetFile(path).read()
-        table.validate(full=True)
-        # Without what the file's writer noted beside the columns, which may be no text either.
-        return pl.DataFrame(pa.table(table.columns, names=table.schema.names))
+        with OpenColumns(path) as plain:
+            names = plain.schema.names if columns is None else list(columns)
+            # Without what the file's writer noted beside the columns, which may be no text either.
+            schema = pa.schema([pa.field(name, plain.schema.field(name).type) for name in names])
+        leaves = map(plain.metadata.schema.column, range(plain.metadata.num_columns))
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        with OpenColumns(path, names, metadata=plain.metadata, texts=texts) as table:
+            for group, filled in enumerate(table.group_rows()):
+                if filled:  # One without rows has no page either.
+                    part = table.read(group, max_bytes=most)
+                    part.validate(full=True)
+                    size += sum(map(_bytes_of, part.columns))
+                    if size > most:
+                        raise _table_too_large(size, most)
+                    parts.append(part.cast(schema))
+        whole = pa.concat_tables(parts) if parts else schema.empty_table()
+        whole.validate(full=True)
+        return whole
+
+
+def _bytes_of(column: pa.ChunkedArray) -> int:
+    """Return what the values of a column take once each is written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(_bytes_of(pc.struct_field(column, place)) for place in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _bytes_of(pc.list_flatten(column))
+    if not pa.types.is_dictionary(kind):
+        return int(column.nbytes)
+    lengths = (pc.take(pc.binary_length(chunk.dictionary), chunk.indices) for chunk in column.chunks)
+    return sum(pc.sum(each, min_count=0).as_py() for each in lengths)
+
+
+def _table_too_large(size: int, most: int) -> ImageRejected:
+    return ImageRejected(
+        "file_too_large",
+        "the table is too large to be read whole",
+        found=f"{size} bytes or more",
+        expected=f"at most {most} bytes, half of this machine's memory",
+        hint="split the table, and leave out columns that nothing reads",
+    )
 
 
 class OpenColumns:
@@ -161,6 +217,8 @@ class OpenColumns:
         Paths in the schema, such as `image.bytes`; not repeated ones.
     metadata : FileMetaData, optional
         The file's footer, from an earlier opening.
+    texts : sequence of str, optional
+        Paths of the texts and bytes among them, where a column holds others inside.
 
     Attributes
     ----------
@@ -177,14 +235,22 @@ class OpenColumns:
         If the file cannot be opened or read.
     """
 
-    def __init__(self, path: Path | str, columns: Sequence[str] = (), *, metadata: FileMetaData | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        columns: Sequence[str] = (),
+        *,
+        metadata: FileMetaData | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> None:
         from pyarrow import parquet
 
         self._columns = list(columns)
+        texts = self._columns if texts is None else list(texts)
         with damage_refused():
             # Without `pre_buffer`, a column is read piece by piece and does not lie in memory compressed as well.
             self._file = parquet.ParquetFile(
-                path, metadata=metadata, read_dictionary=self._columns, buffer_size=_BUFFER_BYTES, pre_buffer=False
+                path, metadata=metadata, read_dictionary=texts, buffer_size=_BUFFER_BYTES, pre_buffer=False
             )
             self.metadata: FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow

@@ -26,7 +26,7 @@ from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
 from plumbline.report.scorecard import question_of, scorecard
-from plumbline.report.visible import visible
+from plumbline.report.visible import unlinked, visible
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -179,7 +179,7 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def _escaped(text: object, more: str = "") -> str:
-    return "".join(f"\\{c}" if c in "\\`*[]<>|" + more else c for c in visible(text))
+    return "".join(f"\\{c}" if c in "\\`*[]<>|&" + more else c for c in unlinked(visible(text)))
 
 
 def _rounded(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # Cc control, Cf format (bidi, zero-width, soft hyphen), Cs surrogate, Co private, Cn unassigned, Zl/Zp separators
@@ -39,6 +40,20 @@ def _escape(character: str) -> str:
     code = ord(character)
     named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
     return named.get(character) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
+
+
+_ADDRESS = re.compile(r"(?<=\w):(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\w)@(?=\w)", re.IGNORECASE)
+
+
+def unlinked(text: str) -> str:
+    """Return a text in which nothing is an address that Markdown makes a link of, escaped or not.
+
+    Examples
+    --------
+    >>> unlinked("see https://evil.example and www.evil.example")
+    'see https[:]//evil.example and www[.]evil.example'
+    """
+    return _ADDRESS.sub(r"[\g<0>]", text)
 
 
 def safe_link(address: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """Generative models from folders: what is digested is what is loaded, and what is unsafe or torn is refused."""
 
 import json
+import resource
 import shutil
 from dataclasses import replace
 
@@ -300,6 +301,20 @@ def test_a_template_that_takes_no_image_and_prompt_is_refused_or_gets_a_text(cop
         return
     with pytest.raises(CheckpointError, match="does not take a prompt with one image"):
         load_backend(files_of(folder), Placement())
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    ["{% set x = 'a' * 3000000000 %}", "{{ 'a' * 2000000 }}", "{{ '%2000000d' % 1 }}", "{{ 'a'.center(3000000000) }}"],
+)
+def test_a_template_that_makes_something_huge_of_a_prompt_is_refused(copied, bomb):
+    folder = copied("llava")
+    path = folder / "chat_template.jinja"
+    path.write_text(bomb + path.read_text())
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(CheckpointError, match=r"makes more of a prompt than any model reads"):
+        load_backend(files_of(folder), Placement())
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_a_template_with_the_prompt_before_the_image_is_refused(copied):

@@ -374,3 +374,26 @@ def test_a_parquet_file_linked_from_outside_is_not_read(tmp_path: Path) -> None:
     written(root / "data/b.parquet", [b"own"])
     (root / "c.parquet").symlink_to(root / "data/b.parquet")
     assert read_image_file(inside(dataset_root(root), "c.parquet/0")) == b"own"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("answer", str), ("bytes", str.encode), ("list", lambda text: [text]), ("struct", lambda text: {"a": [text]})],
+)
+def test_a_table_of_more_than_the_machine_has_is_refused_before_it_is_written_out(column, value, tmp_path, monkeypatch):
+    path, text = tmp_path / "answers.parquet", "x" * 1_000
+    table = pa.table({"n": pa.array(range(20_000)), column: pa.array([value(text)] * 20_000), "no": pa.nulls(20_000)})
+    parquet.write_table(table, path, row_group_size=5_000)
+    assert path.stat().st_size < 200_000
+    assert parquet_columns.read_columns(path).equals(table)
+    assert parquet_columns.read_columns(path, ["n"]).equals(table.select(["n"]))
+    monkeypatch.setattr(parquet_columns, "most_bytes", lambda: 10_000_000)
+    with pytest.raises(ImageRejected, match="too large to be read whole"):
+        parquet_columns.read_columns(path)
+    assert parquet_columns.read_columns(path, ["n"]).num_rows == 20_000
+
+
+def test_a_table_without_rows_keeps_its_columns(tmp_path):
+    table = pa.table({"answer": pa.array([], pa.string()), "of": pa.array([], pa.list_(pa.float32()))})
+    parquet.write_table(table, tmp_path / "none.parquet")
+    assert parquet_columns.read_columns(tmp_path / "none.parquet").equals(table)

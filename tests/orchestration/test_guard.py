@@ -69,6 +69,10 @@ def test_a_person_and_a_program_of_this_machine_are_answered(method, path, heade
         ("POST", "/graphql?query=mutation{x}", {"content-type": "application/x-www-form-urlencoded"}, "POST of"),
         ("POST", "/graphql", {"content-type": "text/plain; charset=application/json"}, "POST of application/json"),
         ("POST", "/graphql", {"content-type": "application/graphql"}, "POST of application/json"),
+        ("GET", "/graphql%0a?query=mutation{x}", {}, "control character"),
+        ("POST", "/graphql%0a?query=mutation{x}", {"content-type": "text/plain"}, "control character"),
+        ("GET", "/graphql%0d%0a?query=mutation{x}", LINK, "control character"),
+        ("OPTIONS", "/runs", LINK, "another site"),
     ],
 )
 def test_another_site_is_refused_with_the_reason(method, path, headers, why):

@@ -172,8 +172,8 @@ def test_enumerations():
 def test_where_none_was_tried_what_is_recommended_elsewhere_is_named_and_nothing_else():
     gap = candidates(saner=[(GENDER_CRIME, BETTER), (HARM, BETTER)], bias_prompts=[(HARM, BETTER)])
     assert first_to_try("x", [gap]) == (
-        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1 of the 6 gaps by gender and race and "
-        "1 harm rate; no evidence that it makes anything worse."
+        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1 of the 6 gaps by gender and race "
+        "and 1 harm rate; no evidence that it makes anything worse."
     )
     dear = candidates(saner=[(GENDER_CRIME, BETTER), (ACCURACY, -WORSE)])
     widening = candidates(saner=[(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)], bias_prompts=[(HARM, BETTER)])
