@@ -20,6 +20,7 @@ from plumbline.datasets.registry import reader_for
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
+from plumbline.errors import PlumblineError
 from plumbline.own_code import is_reference
 from plumbline.provenance.code_versions import code_version
 from plumbline.recording import note, unrecorded
@@ -129,7 +130,12 @@ def extended_records_asset(labeller: str | None) -> dg.AssetsDefinition:
         of_people = reader.has_images and reader.declaration.of_people
         if named is None or not of_people or dataset not in workspace.audit.audited_datasets:
             return _unlabelled(workspace, dataset)
-        return _labelled(workspace, dataset, encoders.get(named), labeller=named)
+        try:
+            encoder = encoders.get(named)
+        except PlumblineError as error:
+            why = f"`{named}` labels genders for this audit (`labeller`, by default the first encoder), and cannot: "
+            raise error.restated(type(error), why, where=error.where, hint="name another `labeller`") from error
+        return _labelled(workspace, dataset, encoder, labeller=named)
 
     return extended_records
 

@@ -18,7 +18,7 @@ from plumbline.encoders.plan import (
     architecture_summary,
     plan_cell,
 )
-from plumbline.errors import CheckpointError, ConfigError
+from plumbline.errors import CheckpointError, ConfigError, PlumblineError
 from plumbline.generators.design import asked_rows
 from plumbline.generators.families import how_it_reads
 from plumbline.generators.generation import GenerationStore
@@ -198,12 +198,16 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
     if records is None:
         return ComputedCell()
 
-    def of_these(name: str, partition: str) -> Committed | None:
+    now = _weights_now(workspace, encoder)
+
+    def of_these(name: str, partition: str, weights: str = "weights_sha256") -> Committed | None:
         one = workspace.lake.committed(name, partition=partition)
-        return one if one is not None and one.details["records_sha256"] == records.sha256 else None
+        same = one is not None and one.details["records_sha256"] == records.sha256
+        return one if same and now in (None, one.details.get(weights, now)) else None
 
     cell = f"{dataset}|{encoder}"
-    labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
+    labels = encoder == workspace.audit.labeller
+    labelled = of_these("extended_records", dataset, "labeller_sha256") if labels else None
     logits = of_these("probe_logits", cell)
     return ComputedCell(
         records=True,
@@ -212,6 +216,14 @@ def _computed(workspace: Workspace, dataset: str, encoder: str) -> ComputedCell:
         logits=logits is not None,
         texts=frozenset(logits.details["texts"] if logits else ()),
     )
+
+
+def _weights_now(workspace: Workspace, encoder: str) -> str | None:
+    """Return the digest of an encoder's weights as they lie on disk; None where nothing can be said of them."""
+    try:
+        return workspace.checkpoint(encoder, sizes=workspace.sizes).weights_sha256
+    except PlumblineError:
+        return None
 
 
 def recorded_groups(workspace: Workspace) -> dict[str, list[Groups]]:

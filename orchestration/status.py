@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from assets.checks import must_pass
+from assets.checks import BLOCKING_CHECKS, must_pass
 from assets.gates import CheckNotPassed, check_words, checks_not_passed, refusal
 from assets.up_to_date import Present, Standing
 from orchestration.delivery import changed_in_mlflow
@@ -18,6 +18,9 @@ _REDELIVER = "`plumbline report --redeliver` sends it again"
 
 _WRITTEN_LAST = ("metric_table", "scorecard", "audit_diff", "audit_record", "audit_report")
 """Findings without one of which a report is not finished."""
+
+
+_CHECKED = {key.asset_key.to_user_string() for key in BLOCKING_CHECKS}
 
 
 def print_status(workspace: Workspace, *, console: Console) -> bool:
@@ -36,10 +39,14 @@ def print_status(workspace: Workspace, *, console: Console) -> bool:
     failed: dict[str, list[CheckNotPassed]] = {}
     for dataset in audit.datasets:
         committed = workspace.lake.committed("records", partition=dataset)
-        checks = checks_not_passed(workspace, dataset, of=must_pass(workspace, dataset))
+        must = set(must_pass(workspace, dataset))
+        checks = checks_not_passed(workspace, dataset, of=tuple(must))
         failed[dataset] = [check for check in checks if check.failed]
         listed = (str(committed.details["listed"]), str(committed.rows)) if committed else ("not read", "")
-        datasets.add_row(dataset, *listed, refusal(checks) or "passed")
+        others = checks_not_passed(workspace, dataset, of=tuple(_CHECKED - must))
+        idle = [check.name for check in others if check.failed]
+        beside = f"passed; failed, and needed by nothing that is asked: {', '.join(idle)}" if idle else "passed"
+        datasets.add_row(dataset, *listed, refusal(checks) or beside)
     models = Table("generative model", "there", "version", title="Generative models", title_justify="left")
     for model in audit.lvlms:
         try:

@@ -158,7 +158,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class ComputedCell:
-    """What earlier runs have written of a cell; whether weights changed since is for the audit to see.
+    """What earlier runs have written of a cell with the weights of now.
 
     Attributes
     ----------

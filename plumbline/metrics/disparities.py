@@ -134,7 +134,8 @@ def max_skew(
     -------
     MaxSkew, or with `interval` an Estimate
         A pair with p = 0 in exactly one group, or with an empty group (also when smoothed), is undefined:
-        nan, counted, and left out. Both zero: gap 0.
+        nan, counted, and left out. Both zero: gap 0, unless one group alone has the event: then no pair is defined,
+        since those of the others would read as parity.
 
     Notes
     -----
@@ -166,6 +167,8 @@ def max_skew(
     variant = {"over_pairs": over_pairs, "smoothing": smoothing or 0.0}
     index = np.stack(np.triu_indices(len(totals), k=1), axis=1)
     pairs = skew_values(counts[..., index], totals[index], **variant)  # type: ignore[arg-type]
+    if not smoothing:
+        pairs = np.where(((counts > 0).sum(axis=-1) == 1)[..., None], np.nan, pairs)
     why = joined(undefined_pairs_reason(int(np.isnan(pairs).sum()), pairs.size))
     if interval is not False:
         over: Literal["pairs", "strata"] = "pairs" if over_pairs == "mean" else "strata"
@@ -222,7 +225,8 @@ def skew_sums(
     else:
         rates = shares(x + smoothing, n + 2 * smoothing, empty=n == 0)
         zero, positive = (rates == 0).sum(axis=0), (rates > 0).sum(axis=0)
-        cells = zero * (zero - 1) // 2 + positive * (positive - 1) // 2
+        # Where one group alone has the event nothing is known of it, and pairs of the others would read as parity.
+        cells = np.where(positive == 1, 0, zero * (zero - 1) // 2 + positive * (positive - 1) // 2)
         # A rate of 0, and one of no image, which is nan, are in no pair.
         rates = np.where(rates > 0, rates, 0.0)
     if over_pairs == "max":

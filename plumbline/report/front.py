@@ -359,7 +359,10 @@ def _untested(card: pl.DataFrame, whose: str) -> str:
     """Say why no question of bias was tested: no image got a label in any of them, or there is more than one reason."""
     weak = {cell["dataset"] for cell in _of_bias(card) if "too weak to interpret" in (cell["reason"] or "")}
     if weak:
-        return f"{sentence_start(whose)} is too weak to interpret on {listed(sorted(weak))}: no better than chance."
+        where_weak = listed(sorted(weak))
+        if whose.startswith("any of "):
+            return f"None of {whose.removeprefix('any of ')} can be interpreted on {where_weak}: no better than chance."
+        return f"{sentence_start(whose)} is too weak to interpret on {where_weak}: no better than chance."
     if {cell["state"] for cell in _of_bias(card)} - {"not_asked"} == {"no_label"}:
         return f"No image got one of the labels that {whose} was asked about: there is nothing to compare."
     return f"Nothing that {whose} was asked could be tested."

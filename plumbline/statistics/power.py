@@ -36,6 +36,8 @@ _TRIED = np.linspace(0, _SHIFTS[-1], 241)
 _DRAWS = 400
 _FOR_RATES = 2_500
 _NEVER = 1e9
+_NEAR = 0.05
+"""By how much of its distance from no difference a value is carried beyond .002, where nothing is known of .0001."""
 
 
 CountStatistic = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
@@ -471,7 +473,8 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
     level : (...) float
     found : (..., 4) float
         nan from some level on: none is found at that level or a stricter one. Between .05 and a .002 at which none is,
-        the power is the first; below .002, where draws may allow no p between two levels, none is found there either.
+        the power is the first. Below .002, where draws may allow no p before the next level, none is found there
+        either, but for p down to .0011, whose values lie within a twentieth.
     """
     wanted, known = np.log(effect_size(level)), np.log(effect_size(LEVELS))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -483,6 +486,9 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
             slope = (logs[..., i + 1] - logs[..., i]) / (known[i + 1] - known[i])
             if i == 0:
                 slope = np.where(np.isfinite(slope), slope, np.where(wanted < known[1], 1.0, np.nan))
+            elif i == 1:
+                near = wanted < known[1] + np.log(1 + _NEAR)
+                slope = np.where(np.isfinite(slope) | ~near, slope, 1.0)
             value = np.where(wanted > known[i] + 1e-12, logs[..., i] + slope * (wanted - known[i]), value)
     return np.where(np.isnan(wanted), np.nan, _unscaled(np.exp(value), parity))
 

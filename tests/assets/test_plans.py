@@ -1,6 +1,7 @@
 """What is planned of an audit whose data is in part here, in part read, in part nowhere."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -114,6 +115,18 @@ def test_what_earlier_runs_wrote_of_a_cell_is_not_counted_as_disk(tmp_path):
     after = planned(home)["staff", "b32"]
     assert (after.has_records, after.has_index, after.has_logits) == (True, True, True)
     assert after.bytes == 0
+
+
+def test_images_of_other_weights_are_counted_again(tmp_path, monkeypatch):
+    home = workspace(tmp_path)
+    made = record(home, "staff")
+    for weights, again in (("now", 0), ("before", 2)):
+        details = {"records_sha256": made.sha256, "weights_sha256": weights, "shards": []}
+        home.lake.write_table(
+            "image_embeddings", pl.DataFrame({"image_id": ["a", "b"]}), partition="staff|b32", details=details
+        )
+        monkeypatch.setattr(Workspace, "checkpoint", lambda *_, **__: SimpleNamespace(weights_sha256="now"))
+        assert planned(home)["staff", "b32"].images_to_embed == again
 
 
 def test_images_that_were_labelled_are_not_counted_again(tmp_path):

@@ -79,12 +79,28 @@ def test_max_skew_equals_the_loop_over_pairs(data, over_pairs, smoothing):
             undefined += 1
         else:
             gaps.append(max(abs(pa - pb) / pb, abs(pb - pa) / pa))
+    if not smoothing and sum(x > 0 for x in counts) == 1:
+        # The one group that has the event is in no defined pair, and the others would read as parity.
+        gaps, undefined = [], len(counts) * (len(counts) - 1) // 2
     slow = float(max(gaps) if over_pairs == "max" else sum(gaps) / len(gaps)) if gaps else float("nan")
     result = max_skew(counts, totals, over_pairs=over_pairs, smoothing=smoothing)
     assert result.value == pytest.approx(slow, rel=1e-12, abs=1e-12, nan_ok=True)
     assert result.undefined_pairs == undefined
     replicated = skew_values(counts, totals, over_pairs=over_pairs, smoothing=smoothing or 0.0)
     assert float(replicated) == pytest.approx(slow, rel=1e-12, abs=1e-12, nan_ok=True)
+
+
+def test_an_event_of_one_group_alone_is_no_parity():
+    for over_pairs in ("mean", "max"):
+        alone = max_skew([50, 0, 0], [100, 100, 100], over_pairs=over_pairs)
+        assert np.isnan(alone.value) and alone.undefined_pairs == 3
+        assert "3 of 3 pairs undefined" in str(alone.reason[0])
+        estimate = max_skew([50, 0, 0], [100, 100, 100], over_pairs=over_pairs, interval=True)
+        assert np.isnan([estimate.value, estimate.ci_low, estimate.p]).all() and estimate.reason
+    assert max_skew([50, 1, 0], [100] * 3).value == 49 and max_skew([0, 0, 0], [100] * 3).value == 0
+    assert max_skew([50, 0, 0], [100] * 3, smoothing=0.5).value > 30
+    two = max_skew([[50, 0, 0], [20, 10, 10]], [100] * 3)
+    assert np.isnan(two.per_event[0]) and two.value == two.per_event[1]
 
 
 @pytest.mark.parametrize("statistic", [*SKEW_STATISTICS, *RANGE_STATISTICS], ids=lambda s: f"{s.metric}-{s.definition}")

@@ -247,6 +247,10 @@ def test_four_in_five_exceed_their_own_draws():
 def test_values_between_and_beyond_the_levels():
     found = [0.2, 0.3, 0.38, 0.45]
     np.testing.assert_allclose(value_at(LEVELS, np.tile(found, (4, 1))), found)
+    # Of p near .002 something is told where nothing is known of .0001, and of no smaller one.
+    near = value_at([0.0021, 0.0019, 0.0012, 0.0009], [0.2, 0.3, NAN, NAN])
+    assert (np.diff(near[:3]) > 0).all() and near[2] < 0.32 and np.isnan(near[3])
+    assert np.isnan(value_at(0.0019, [0.2, NAN, NAN, NAN]))
     assert 0.2 < value_at(0.01, found) < 0.3 and 0.3 < value_at(5e-4, found) < 0.38 and value_at(1e-6, found) > 0.45
     ratios = [0.8, 0.7, 0.6, 0.5]
     assert value_at(LEVELS[1], ratios, parity=1.0) == pytest.approx(0.7)
