@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from plumbline.errors import CheckpointError, GenerationError
@@ -50,6 +51,9 @@ _MOST_MEMORY = 512 << 20
 """Bytes that a template may take while it is rendered: Jinja's sandbox limits what it calls, not what it makes."""
 
 
+_LIMITED = Lock()
+
+
 @contextmanager
 def _little_memory() -> Iterator[None]:
     """Have this process refuse itself more than `_MOST_MEMORY` beyond what it has, where the system can do that."""
@@ -59,14 +63,16 @@ def _little_memory() -> Iterator[None]:
         return
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = int(taken.read_text().split()[0]) * resource.getpagesize() + _MOST_MEMORY
-    limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    # One at a time: another thread would take this limit for that of before, and keep it.
+    with _LIMITED:
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = int(taken.read_text().split()[0]) * resource.getpagesize() + _MOST_MEMORY
+        limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _too_long(found: str) -> CheckpointError:
