@@ -33,8 +33,8 @@ def agreeing_decimals(least: float, most: float, gap: float, *, share: bool = Fa
     """Return with how many decimals two values and their gap are written, so that they add up as written.
 
     None where they do when each is written alone: 12%, 1.0% and 11 points. Else the fewest with which each has the
-    digits that it has alone and the gap is, as written, the difference of the two; four more at most. None as well
-    where no number of decimals does it: a gap that is no difference of the two, such as a mean over sets.
+    digits that it has alone and the gap is, as written, the difference of the two; four more at most, and two of a
+    percentage. None as well where no number of decimals does it: a gap that is no difference of the two, such as a mean over sets.
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ def agreeing_decimals(least: float, most: float, gap: float, *, share: bool = Fa
     if _add_up(values, alone):
         return None
     fewest = max(alone)
-    return next((many for many in range(fewest, fewest + 5) if _add_up(values, [many] * 3)), None)
+    # More decimals of a percentage are no help to a reader.
+    most = max(fewest, 2) if share else fewest + 4
+    return next((many for many in range(fewest, most + 1) if _add_up(values, [many] * 3)), None)
 
 
 def _add_up(values: list[float], decimals: list[int]) -> bool:
