@@ -34,7 +34,8 @@ def agreeing_decimals(least: float, most: float, gap: float, *, share: bool = Fa
 
     None where they do when each is written alone: 12%, 1.0% and 11 points. Else the fewest with which each has the
     digits that it has alone and the gap is, as written, the difference of the two; four more at most, and two of a
-    percentage. None as well where no number of decimals does it: a gap that is no difference of the two, such as a mean over sets.
+    percentage. None as well where no number of decimals does it: a gap that is no difference of the two, such as a mean
+    over sets.
 
     Parameters
     ----------
