@@ -1,6 +1,7 @@
 """Steps on a Dask cluster, which Dagster's own executor runs past the pools of an instance and past failed steps."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.instance.ref import InstanceRef
 from dagster._utils import iterate_with_context
 from dagster_dask.executor import DaskExecutor
-from distributed import Client, LocalCluster, as_completed
+from distributed import Client, LocalCluster, wait
 
 from plumbline.errors import ConfigError
 from resources.workspace import Workspace
 
 _ANSWERS_S = "10s"
+_LOOK_S, _GONE_S = 10.0, 60.0
+"""How often it is looked whether the workers are still there, and how long they may be gone, in seconds."""
 Events = Sequence[dg.DagsterEvent] | None
 """Of one step; None where it was not executed because a step before it failed."""
 
@@ -53,14 +56,47 @@ class DaskSteps(DaskExecutor):
                     key=f"{plan_context.run_id}.{step.key}",
                     resources={step.pool: 1} if step.pool else {},
                 )
-            done = as_completed(list(futures.values()), with_results=True)
-            for _, events in iterate_with_context(raise_execution_interrupts, done):
-                yield from events or ()
+            pools = {futures[step.key]: step.pool for step in steps}
+            for done in iterate_with_context(raise_execution_interrupts, _as_they_end(client, pools)):
+                yield from done.result() or ()
 
     def _client(self) -> Client:
         if self.cluster_type == "existing":
             return Client(self.cluster_configuration["address"])
         return Client(LocalCluster(**self.build_dict("")))
+
+
+def _as_they_end(client: Client, pools: Mapping[Any, str | None]) -> Iterator[Any]:
+    """Yield the futures of steps as they end, each once.
+
+    Parameters
+    ----------
+    pools : mapping
+        Future -> the pool of its step.
+
+    Raises
+    ------
+    ConfigError
+        If for `_GONE_S` no worker takes steps of a pool that is waited for: they would wait for ever.
+    """
+    pending, gone_since = dict(pools), None
+    while pending:
+        try:
+            ended = wait(list(pending), timeout=_LOOK_S, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            ended = set()
+        for future in ended:
+            del pending[future]
+            yield future
+        try:
+            _require_workers(client, {pool for pool in pending.values() if pool})
+            gone_since = None
+        except ConfigError:
+            # A worker that ended may be started again by its nanny.
+            gone_since = gone_since or time.monotonic()
+            if time.monotonic() - gone_since > _GONE_S:
+                client.cancel(list(pending))
+                raise
 
 
 def execute_step(

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,10 +54,17 @@ def chosen_executor() -> dg.ExecutorDefinition:
         raise ConfigError(
             f"the configuration does not fit the executor `{name}`",
             where=os.environ.get(CONFIG_VARIABLE) or f"{CONFIG_VARIABLE}, which is not set",
-            found="; ".join(mistake.message for mistake in checked.errors or ()),
+            # Behind the first line Dagster puts a stack of its own.
+            found="; ".join(_in_short(mistake.message) for mistake in checked.errors or ()),
             hint="docs/scale.md",
         )
     return executor if settings is None else executor.configured(settings)
+
+
+def _in_short(message: str) -> str:
+    """Return the first line of a message of Dagster, and which environment variable it lacks, if it lacks one."""
+    lacking = re.search(r'environment variable "([^"]+)"', message)
+    return message.partition("\n")[0] + (f" {lacking[1]} is not set" if lacking else "")
 
 
 def runs_at_once() -> int:

@@ -49,6 +49,8 @@ def set_up(workspace: Workspace) -> None:
     os.environ["DAGSTER_HOME"] = str(workspace.dagster_home)
     os.environ["PLUMBLINE_HOME"] = str(workspace.home)
     os.environ["PLUMBLINE_AUDIT"] = str(workspace.audit_path)
+    # A look at what is stale takes a minute on a machine that is busy, which is all that Dagster gives a sensor.
+    os.environ.setdefault("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", "300")
     # Several processes that meet a fresh SQLite store at once would fail; a server needs nothing from here.
     if workspace.tracking_uri.startswith("sqlite:") and not (workspace.home / "mlflow.db").exists():
         with contextlib.suppress(TrackingUnavailable):
@@ -106,7 +108,9 @@ def audit_lock(workspace: Workspace) -> Iterator[Hold]:
     path = workspace.home / _LOCK
     with disk_errors_named(workspace):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+")
+        path.touch()
+        # Not for appending: Linux then writes at the end, wherever it is told to.
+        lock = path.open("r+")
     with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):

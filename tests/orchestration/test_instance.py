@@ -78,6 +78,7 @@ def test_the_lock_remembers_a_command_that_was_killed_until_one_has_cleaned_up(h
     held.communicate()
     with audit_lock(home) as hold:
         assert hold.unfinished
+        assert (home.home / "audit.lock").read_text() == "held", "once, however many were killed"
     with audit_lock(home) as hold:
         assert hold.unfinished, "who does not clean up leaves it to the next"
         hold.unfinished = False

@@ -8,6 +8,7 @@ import yaml
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.execution.api import create_execution_plan
 
+from plumbline.errors import ConfigError
 from resources.checkout import PROJECT
 
 HERE = Path(__file__).parent
@@ -86,6 +87,24 @@ def test_a_cluster_without_workers_for_a_pool_is_refused_at_once(run):
     assert "no worker of this Dask cluster takes steps of the pool `gpu`" in said
     assert "2 worker(s) with the resources cpu" in said
     assert materialized(result) == {}
+
+
+def test_steps_whose_last_worker_is_gone_are_given_up(monkeypatch):
+    from distributed import Client
+
+    from orchestration import dask_steps
+
+    monkeypatch.setattr(dask_steps, "_LOOK_S", 0.2)
+    monkeypatch.setattr(dask_steps, "_GONE_S", 1.0)
+    with cluster_of({"gpu": 1}, {}) as cluster, Client(cluster) as client:
+        done, waits = client.submit(abs, -1, pure=False), client.submit(abs, -2, resources={"gpu": 2}, pure=False)
+        ended = dask_steps._as_they_end(client, {done: None, waits: "gpu"})
+        assert next(ended) is done
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        client.retire_workers([address for address, worker in workers.items() if worker["resources"]])
+        with pytest.raises(ConfigError, match="no worker of this Dask cluster takes steps of the pool `gpu`"):
+            next(ended)
+        assert waits.cancelled()
 
 
 def test_a_worker_is_told_of_the_home_alone(monkeypatch, tmp_path):

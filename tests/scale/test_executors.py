@@ -4,6 +4,7 @@ import pytest
 
 from orchestration.executors import chosen_executor
 from plumbline.errors import ConfigError
+from resources.checkout import PROJECT
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,15 @@ def test_a_mistake_in_an_executors_file_is_said(monkeypatch, tmp_path, content, 
     with pytest.raises(ConfigError, match=said) as raised:
         chosen_executor()
     assert str(file) in str(raised.value)
+
+
+def test_an_environment_variable_that_is_not_set_is_named_in_a_line(monkeypatch):
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    monkeypatch.setenv("PLUMBLINE_EXECUTOR", "dask")
+    monkeypatch.setenv("PLUMBLINE_EXECUTOR_CONFIG", str(PROJECT / "deploy/dask/executor.yaml"))
+    with pytest.raises(ConfigError, match="DASK_SCHEDULER_ADDRESS is not set") as raised:
+        chosen_executor()
+    assert "Stack Trace" not in str(raised.value)
 
 
 def test_an_executor_that_is_none_is_refused(monkeypatch):
