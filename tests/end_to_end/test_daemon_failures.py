@@ -29,6 +29,9 @@ class Daemon:
         settings = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
         settings["run_monitoring"] |= QUICK | monitoring
         (home / "dagster.yaml").write_text(yaml.safe_dump(settings))
+        # Daemon and command line would else both make the fresh stores at once, and one of them fail.
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            instance.get_runs(limit=1)
         self._home, self._environment = (home, {**os.environ, "DAGSTER_HOME": str(home), "PYTHONPATH": str(PROJECT)})
 
     def start(self) -> None:
