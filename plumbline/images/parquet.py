@@ -125,13 +125,9 @@ def damage_refused() -> Iterator[None]:
         raise _corrupt(error) from error
 
 
-_SHARE_OF_MEMORY = 2
-"""Of the machine's memory a whole table may take one part in so many."""
-
-
 def most_bytes() -> int:
     """Return what the values of a table may take that is read whole: half of the machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE_OF_MEMORY
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
