@@ -42,7 +42,7 @@ def _escape(character: str) -> str:
     return named.get(character) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
 
 
-_ADDRESS = re.compile(r"(?<=\w):(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\w)@(?=\w)", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<=\w):(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\w)@(?=[\w-]+\.\w)", re.IGNORECASE)
 
 
 def unlinked(text: str) -> str:
@@ -52,6 +52,8 @@ def unlinked(text: str) -> str:
     --------
     >>> unlinked("see https://evil.example and www.evil.example")
     'see https[:]//evil.example and www[.]evil.example'
+    >>> unlinked("hf-hub:org/model@main, a@evil.example")
+    'hf-hub:org/model@main, a[@]evil.example'
     """
     return _ADDRESS.sub(r"[\g<0>]", text)
 
