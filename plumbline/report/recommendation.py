@@ -104,7 +104,8 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
     if first is None:
         return (
             f"No mitigation was tried on {model}; on other models none was seen to close a gap without a loss, so that "
-            "none can be suggested. What each lowers and raises: see “What helps, at what cost, and what it makes worse”."
+            "none can be suggested. What each lowers and raises: see “What helps, at what cost, and what it makes "
+            "worse”."
         )
     better = [
         *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
