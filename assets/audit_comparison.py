@@ -14,6 +14,7 @@ from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite, load_suite, suite_names
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.evidence import too_weak
 from plumbline.metrics.registry import current_table
 from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.diff import (
@@ -140,7 +141,8 @@ class AuditDiff:
     absent : list of str
         What could not be compared image by image or set by set, with the reason; it may have several lines.
     not_compared : list of str
-        Suites that were not compared at all, since their prompts changed, with cell and reason.
+        What was not compared at all, with cell and reason: suites whose prompts changed, bias where a side is too weak
+        to interpret.
     """
 
     differences: pl.DataFrame
@@ -222,6 +224,7 @@ def _joined(
         log(f"comparing {where} ({number} of {len(pairs)})")
         changed = suites_with_other_prompts(old, new)
         not_compared += [f"{suite} on {where}, since its prompts changed" for suite in changed]
+        not_compared += _at_chance(old, new)
         paired: list[Row] = []
         try:
             if _generates(old) and _generates(new):
@@ -239,6 +242,18 @@ def _joined(
         frames.append(table_differences(old.rows, new.rows, paired, models=names, confidence=level))
         causes[where] = list(_causes(old, new, changed)) or [otherwise]
     return AuditDiff(with_q(frames), pl.concat(flipped), causes, absent, not_compared)
+
+
+def _at_chance(old: AskedSuites, new: AskedSuites) -> Iterator[str]:
+    """Say of a cell that its bias was not compared, where a side is too weak to interpret."""
+    weak = [too_weak(side.rows).height > 0 for side in (old, new)]
+    if old.rows.is_empty() or new.rows.is_empty() or not any(weak):
+        return
+    if old.model == new.model:
+        who = f"{new.model} {'was and is' if all(weak) else 'was' if weak[0] else 'is now'}"
+    else:
+        who = f"{old.model} and {new.model} are" if all(weak) else f"{old.model if weak[0] else new.model} is"
+    yield f"bias on {new.dataset}|{new.model}, since {who} too weak to interpret there: no better than chance"
 
 
 def _generates(side: AskedSuites) -> bool:

@@ -53,8 +53,8 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     Only cells whose content changed are compared. Unless the dataset changed, skews, parity differences, harm rates,
     Trident rates and MaxToxicity are paired by image or by set. The table `audit_flips` lists the images whose top
     text changed. The check `no_regression` fails where a metric got worse by more than `thresholds.regression` of the
-    audit file allows, and warns where a suite was not compared because its prompts changed. Empty without a previous
-    audit.
+    audit file allows, and warns where something was not compared: a suite whose prompts changed, a checkpoint at
+    chance. Empty without a previous audit.
     """
     lake = workspace.lake
     new, *before = recorded_audits(lake)
@@ -117,7 +117,7 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     asset="audit_diff",
     blocking=False,
     description="No metric got worse since the previous audit by more than `thresholds.regression` allows; warns where "
-    "a suite was not compared because its prompts changed.",
+    "something was not compared: a suite whose prompts changed, a checkpoint that is no better than chance.",
 )
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """List regressions: metric, group, old and new value."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import webbrowser
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ForceOption = Annotated[
     list[str] | None, typer.Option(help="An asset that is computed again even if it is up to date; repeatable.")
 ]
+_MOST_NAMED = 3
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and why; compute nothing.")]
 
 
@@ -166,8 +167,10 @@ def report_command(
         except TrackingUnavailable as error:
             raise PlumblineError("MLflow cannot be read", where=workspace.tracking_place, found=error) from error
         written = run_job(defs, instance, "findings", None)
+        if written.refusal is not None:
+            delivery.refused["findings"] = written.refusal
     if delivery.delivered:
-        console.print(f"MLflow: {len(delivery.delivered)} cell(s) delivered")
+        console.print(f"MLflow: delivered {_named(delivery.delivered)}", highlight=False)
     say_undelivered(delivery.refused)
     _say_reasons(delivery.refused)
     say_failed_deliveries(delivery.failed)
@@ -217,22 +220,31 @@ def _is_older(report: Path, seconds: float) -> bool:
     return report.is_file() and report.stat().st_mtime < time.time() - seconds
 
 
-def say_undelivered(cells: Sized) -> None:
-    """Say of how many cells and generative models MLflow could not take the runs."""
-    if cells:
+def say_undelivered(names: Collection[str]) -> None:
+    """Say whose runs MLflow could not take: cells, generative models, the findings."""
+    if names:
         errors.print(
-            f"MLflow could not be written for {len(cells)} cell(s); the numbers are in the lake, and the next "
+            f"MLflow could not be written for {_named(names)}; the numbers are in the lake, and the next "
             "`plumbline audit` or `plumbline report` delivers them.",
             style="yellow",
+            highlight=False,
         )
 
 
-def say_failed_deliveries(cells: Sized) -> None:
-    """Say of how many cells and generative models there was nothing that could be sent."""
-    if cells:
+def say_failed_deliveries(names: Collection[str]) -> None:
+    """Say of which cells and generative models there was nothing that could be sent."""
+    if names:
         errors.print(
-            f"{len(cells)} cell(s) could not be sent to MLflow: their step failed before it was asked.", style="yellow"
+            f"Nothing could be sent to MLflow of {_named(names)}: the step failed before MLflow was asked.",
+            style="yellow",
+            highlight=False,
         )
+
+
+def _named(names: Collection[str]) -> str:
+    from plumbline.provenance.chain import first_few
+
+    return safe(first_few([*names], _MOST_NAMED))
 
 
 def _say_reasons(reasons: Mapping[str, str]) -> None:

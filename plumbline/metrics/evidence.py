@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.schema import BEFORE
 from plumbline.metrics.family import Traits, family_descriptions, traits_by_metric
-from plumbline.reasons import reason
+from plumbline.reasons import find, reason
 from plumbline.statistics.multiplicity import CORRECTED_TOGETHER, add_reasons, q_values
 from plumbline.statistics.power import COLUMNS, LEVELS, effect_size, required_p, value_at
 
@@ -45,6 +46,19 @@ def states(table: pl.DataFrame, *, significance: float = 0.05) -> pl.Series:
 
 
 # --- The smallest difference that would have been found.
+
+
+CELL = ["model", "dataset"]
+
+
+def too_weak(table: pl.DataFrame) -> pl.DataFrame:
+    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
+    seen = table.filter(
+        pl.col("value").is_finite(), metric="zero_shot_accuracy", statistic="estimate", condition=BEFORE
+    )
+    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
+    weak = seen.filter(at_chance.fill_null(value=False).all().over(CELL))
+    return weak.sort("value", descending=True).unique(CELL, keep="first", maintain_order=True).sort(CELL)
 
 
 def add_power(table: pl.DataFrame, *, confidence: float, significance: float = 0.05) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from plumbline.language.refusals import NUMBERS
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.evidence import add_detectable_changes
+from plumbline.metrics.evidence import add_detectable_changes, too_weak
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
 from plumbline.metrics.paired.effects import SideNames
@@ -72,9 +72,10 @@ DIFF_SCHEMA: Schema = {
 `smallest_detectable` which difference, up or down, four of five such comparisons would find."""
 
 PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
-OTHER_PROMPTS = "other prompts"
+OTHER_PROMPTS, AT_CHANCE = "other prompts", "at chance"
 """Values of `compared`: by the answers to the same images or sets; from the two intervals alone; not at all, since one
-side lacks it, or since its prompts are others than before: then old and new stand beside each other, no more."""
+side lacks it, since its prompts are others than before, or since a side is no better than chance on the dataset, so
+that its bias says nothing: then old and new stand beside each other, no more."""
 
 FLIP_SCHEMA: Schema = {
     "dataset": pl.String,
@@ -246,7 +247,7 @@ def table_differences(
         Rows of the metric table, each of one model on one dataset.
     paired : sequence of dict
         What was compared on the same images or sets, see `paired_differences`; it stands for the
-        tables' own rows, unless the number is undefined in one of them, or is of other prompts.
+        tables' own rows, unless the number is undefined in one of them, or is not compared.
     models : (str, str)
         Old and new.
     confidence : float
@@ -260,7 +261,8 @@ def table_differences(
         wide rather than too narrow where the sides are of the same images. Its p is that of a normal estimate with the
         same interval, so that it is corrected with all others. A number that one side lacks
         is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
-        changes what the others win, whatever the model does.
+        changes what the others win, whatever the model does. Nor has one of bias where a side is too weak to
+        interpret (`plumbline.metrics.evidence.too_weak`): a checkpoint that recognises nothing treats groups alike.
     """
     worded = [row | {"reason": _worded(row.get("reason"))} for row in paired]
     pairs = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
@@ -268,7 +270,7 @@ def table_differences(
     unlike = pl.concat(
         [
             *(side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)),
-            together.filter(pl.col("compared") == OTHER_PROMPTS).select(KEYS),
+            together.filter(pl.col("compared").is_in([OTHER_PROMPTS, AT_CHANCE])).select(KEYS),
         ]
     )
     pairs = pairs.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
@@ -335,19 +337,23 @@ def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str],
     errors = differences.select((pl.col("value").abs() / toward).fill_null(float("nan")))["value"].to_numpy()
     p = pl.Series("p", 2 * ndtr(-errors * ndtri((1 + confidence) / 2))).fill_nan(None)
     differences = differences.with_columns(p)
+    if any(too_weak(side).height for side in (old, new)):
+        of_bias = pl.col("old").is_not_null() & pl.col("new").is_not_null() & ~pl.col("metric").is_in(HIGHER)
+        differences = _without(differences, of_bias, AT_CHANCE, "side_at_chance")
     # Two checkpoints are each asked in the wording of their family.
-    return _without_other_prompts(differences) if models[0] == models[1] else differences
+    if models[0] == models[1]:
+        changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
+        differences = _without(differences, changed.fill_null(value=False), OTHER_PROMPTS, "other_prompts")
+    return differences
 
 
-def _without_other_prompts(differences: pl.DataFrame) -> pl.DataFrame:
-    """Remove the differences of numbers whose prompts changed."""
-    changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
-    other = changed.fill_null(value=False)
+def _without(differences: pl.DataFrame, which: pl.Expr, compared: str, why: str) -> pl.DataFrame:
+    """Remove some differences, so that old and new alone are left."""
     return differences.with_columns(
-        *(pl.when(~other).then(name).otherwise(float("nan")).alias(name) for name in ("value", "ci_low", "ci_high")),
-        p=pl.when(~other).then("p"),
-        compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
-        reason=pl.when(other).then(_words("other_prompts")).otherwise("reason"),
+        *(pl.when(~which).then(name).otherwise(float("nan")).alias(name) for name in ("value", "ci_low", "ci_high")),
+        p=pl.when(~which).then("p"),
+        compared=pl.when(which).then(pl.lit(compared)).otherwise("compared"),
+        reason=pl.when(which).then(_words(why)).otherwise("reason"),
     )
 
 
@@ -358,7 +364,7 @@ def _words(code: str) -> pl.Expr:
 def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
     """Complete the columns of `DIFF_SCHEMA`; undefined numbers are nan."""
     lacking = [pl.lit(None).alias(name) for name in DIFF_SCHEMA if name not in frame.columns]
-    comparable = pl.col("compared") != OTHER_PROMPTS
+    comparable = ~pl.col("compared").is_in([OTHER_PROMPTS, AT_CHANCE])
     away = pl.when(comparable).then(worse(pl.col("value_old"), pl.col("value_new")))
     complete = frame.with_columns(lacking).with_columns(worse=away)
     return complete.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())

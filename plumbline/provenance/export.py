@@ -20,7 +20,7 @@ from plumbline.catalog.schema import BEFORE, IDENTIFYING, Schema, row_ids
 from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
-from plumbline.metrics.evidence import states
+from plumbline.metrics.evidence import CELL, states, too_weak
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
@@ -140,6 +140,7 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
     best = pl.when(~small & ~empty).then("selection_rate").max().over(*cell, "categories")
     never = ~(best > 0).fill_null(value=False)
     ratio = pl.when(~small & ~empty & ~never).then(pl.col("selection_rate") / best).otherwise(math.nan)
+    at_chance = pl.struct(CELL).is_in(too_weak(before).select(pl.struct(CELL)).to_series().implode())
     order = pl.col("categories").replace_strict({name: i for i, name in enumerate(CATEGORIES.values())})
     return (
         table.with_columns(
@@ -149,6 +150,8 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
             .then(pl.lit("no images"))
             .when(small)
             .then(pl.lit("fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"))
+            .when(at_chance)
+            .then(pl.lit("no better than chance on this dataset: too weak to interpret"))
             .when(never)
             .then(pl.lit("no category was ever selected"))
             .when(ratio < FOUR_FIFTHS - 1e-12)

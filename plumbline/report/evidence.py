@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, row_id
-from plumbline.metrics.evidence import value_without_difference
-from plumbline.reasons import find
+from plumbline.metrics.evidence import CELL, value_without_difference
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import bare_p, interval, number, percent, percent_interval
 from plumbline.report.reading import Reading
@@ -16,22 +15,10 @@ from plumbline.report.vocabulary import sentence_start
 QUESTION = tuple(name for name in IDENTIFYING if name != "model")
 
 
-CELL = ["model", "dataset"]
-
-
-def too_weak(table: pl.DataFrame) -> pl.DataFrame:
-    """Return, of models that are at chance for every label of a dataset, the row of the best recognised one."""
-    seen = where(table, metric="zero_shot_accuracy", statistic="estimate", condition="before")
-    seen = seen.filter(pl.col("value").is_finite())
-    at_chance = pl.col("reason_codes").map_elements(lambda codes: find(codes, "at_chance") is not None, pl.Boolean)
-    weak = seen.filter(at_chance.fill_null(value=False).all().over(CELL))
-    return weak.sort("value", descending=True).unique(CELL, keep="first", maintain_order=True).sort(CELL)
-
-
 def unchecked(table: pl.DataFrame) -> set[tuple[str, str]]:
     """Return the (model, dataset) of encoders of which nobody knows whether they recognise anything.
 
-    No label of the dataset is called as a prompt calls it, so that `too_weak` cannot tell.
+    No label of the dataset is called as a prompt calls it, so that `plumbline.metrics.evidence.too_weak` cannot tell.
     """
     judged, recognised = (
         where(table, metric=metric, condition="before").select(CELL).unique().rows()

@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import row_ids
-from plumbline.metrics.evidence import smallest_detectable, value_without_difference
+from plumbline.metrics.evidence import CELL, smallest_detectable, too_weak, value_without_difference
 from plumbline.metrics.family import family_descriptions
 from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import CELL, QUESTION, name_of, too_weak
+from plumbline.report.evidence import QUESTION, name_of
 from plumbline.report.finding import Company, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection

@@ -16,10 +16,11 @@ from typing import Any
 import polars as pl
 
 from plumbline.catalog.suites import MIXED_SUITES
+from plumbline.metrics.evidence import CELL
 from plumbline.report.chapters.instructions import instruction_advice
 from plumbline.report.charts.chart import Chart
 from plumbline.report.data import data_findings, even_models
-from plumbline.report.evidence import CELL, unchecked
+from plumbline.report.evidence import unchecked
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs

@@ -20,11 +20,10 @@ import polars as pl
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.catalog.suites import load_suite
+from plumbline.metrics.evidence import CELL, too_weak, value_without_difference
 from plumbline.metrics.evidence import state as evidence_state
-from plumbline.metrics.evidence import value_without_difference
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
-from plumbline.report.evidence import CELL, too_weak
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
 from plumbline.report.numbers import (
     NO_INTERVAL,

@@ -124,9 +124,16 @@ def test_a_replaced_checkpoint_is_audited_again_alone_and_a_dropped_one_is_added
 
         runs = finished(instance, after=began)
         assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
-        partitions = [run.tags.get("dagster/partition") for run in runs if run.job_name != "observe_sources"]
-        # Prompts; images; the rest of the cell; the findings, once.
-        assert sorted(map(str, partitions)) == ["None", "fairface|mine", "fairface|mine", "mine"]
+        made = [
+            (run.tags.get("dagster/partition"), asset.to_user_string())
+            for run in runs
+            for asset in run.asset_selection or ()
+            if run.job_name != "observe_sources"
+        ]
+        # Nothing of another checkpoint, and nothing twice: what joins all cells once, after them.
+        assert {partition for partition, _ in made} == {None, "mine", "fairface|mine"}
+        assert len(made) == len(set(made)), made
+        assert {("mine", "text_embeddings"), ("fairface|mine", "probe_logits"), (None, "metric_table")} <= set(made)
         assert len(mlflow_runs(home, "fairface|mine")) == 2
         assert len(mlflow_runs(home, "fairface|other")) == 1
         second = next(iter(recorded_audits(lake)))

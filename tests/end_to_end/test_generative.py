@@ -245,7 +245,7 @@ def test_a_killed_audit_ends_with_the_bytes_of_an_undisturbed_one(shipped):
     resumed = shipped.workspace.lake.require("generations", partition=key)
     table = shipped.table_sha256()
     shutil.rmtree(shipped.workspace.answers)
-    code, output = shipped.run("audit")
+    code, output = shipped.run("audit", "--force", "generations")
     assert code == 0, output
     undisturbed = shipped.workspace.lake.require("generations", partition=key)
     assert undisturbed.details["found"] == 0

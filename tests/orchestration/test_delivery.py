@@ -98,10 +98,12 @@ def test_a_step_that_fails_before_it_sends_anything_is_not_mlflows_fault(workspa
 
 def test_what_is_said_of_a_delivery_names_who_is_at_fault(capsys):
     say_undelivered({"one|mine": "not delivered: locked"})
-    assert "MLflow could not be written for 1 cell(s)" in capsys.readouterr().err
+    assert "MLflow could not be written for one|mine;" in capsys.readouterr().err
+    say_undelivered([f"cell-{number}" for number in range(5)])
+    assert "for cell-0, cell-1, cell-2 and 2 more;" in capsys.readouterr().err
     say_failed_deliveries({"seer": "the metrics of this model were computed on other answers"})
     said = capsys.readouterr().err
-    assert "1 cell(s) could not be sent to MLflow" in said and "MLflow could not be written" not in said
+    assert "Nothing could be sent to MLflow of seer:" in said and "MLflow could not be written" not in said
 
 
 def test_a_home_without_cells_has_nothing_to_send(workspace, tmp_path):

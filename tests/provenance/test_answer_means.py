@@ -87,6 +87,7 @@ def test_a_number_that_a_table_leaves_undefined_stays_undefined(found):
         ci_high=None,
         n=9,
         reason=pl.lit("why"),
+        reason_codes=pl.lit(None, pl.String),
         suite_hash=pl.lit(None, pl.String),
     )
     paired = [{"metric": "salary", "model_old": "m", "model_new": "m", "value": 1.0} | row.row(0, named=True)]

@@ -7,6 +7,7 @@ import pytest
 from plumbline.catalog.schema import metric_frame, row_ids
 from plumbline.catalog.suites import load_suite
 from plumbline.provenance.export import IMPACT_SCHEMA, impact_ratio_page, impact_ratio_table
+from plumbline.reasons import joined, reason
 
 SUITES = {"crime": load_suite("crime")}
 
@@ -46,6 +47,18 @@ def test_a_category_under_two_percent_is_neither_compared_nor_the_best():
     other = by_category(impact_ratio_table(metric_frame(ROWS + EVERYONE), SUITES))["Other"]
     assert other["selection_rate"] == 1.0 and other["share_of_images"] == pytest.approx(3 / 203)
     assert math.isnan(other["impact_ratio"]) and "5-301(d)" in other["note"]
+
+
+def test_ratios_of_a_model_at_chance_are_said_to_be_too_weak_to_interpret():
+    blind = share(None, 30, 210, metric="zero_shot_accuracy", event=None) | {
+        "reason": joined(reason("at_chance", chance=1 / 7))
+    }
+    seeing = [row | {"model": "large"} for row in ROWS + EVERYONE]
+    table = impact_ratio_table(metric_frame([*ROWS, *EVERYONE, blind, *seeing]), SUITES)
+    notes = {(row["model"], row["category"]): row["note"] for row in table.to_dicts()}
+    assert "too weak to interpret" in notes["clip", "White"] and "too weak to interpret" in notes["clip", "Black"]
+    assert "5-301(d)" in notes["clip", "Other"]
+    assert notes["large", "White"] is None and notes["large", "Black"] == "below four fifths"
 
 
 def test_rows_name_the_metric_rows_that_they_come_from():

@@ -16,7 +16,7 @@ from plumbline.provenance.diff import (
     table_differences,
     with_q,
 )
-from plumbline.reasons import reason
+from plumbline.reasons import joined, reason
 
 COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
 
@@ -212,3 +212,29 @@ def test_causes_are_what_the_rows_name_as_another_one():
 def test_hashes_of_suites_are_those_that_rows_name():
     more = pl.concat([cells(), cells(suite_hash=["h9", None, None, "h3"])])
     assert suite_hashes(more) == {"crime": {"h1", "h9"}, "communion": {"h2"}, "perception": {"h3"}}
+
+
+_SEEN = row("zero_shot_accuracy", 0.8, 0.7, 0.9, event=None, definition="among_classes")
+_BLIND = row("zero_shot_accuracy", 0.15, 0.1, 0.2, event=None, definition="among_classes") | {
+    "reason": joined(reason("at_chance", chance=1 / 7))
+}
+
+
+@pytest.mark.parametrize(("before", "after"), [(_SEEN, _BLIND), (_BLIND, _SEEN)])
+def test_of_a_side_at_chance_accuracy_alone_is_compared(before, after):
+    tables = [row("max_skew", 2.0, 1.6, 2.5), before], [row("max_skew", 0.0, -0.1, 0.1), after]
+    found = differences(*tables, [pair("max_skew", 2.0, 0.0)])
+    of = {each["metric"]: each for each in found.iter_rows(named=True)}
+    skew = of["max_skew"]
+    assert (skew["value_old"], skew["value_new"], skew["compared"]) == (2.0, 0.0, "at chance")
+    assert math.isnan(skew["value"]) and skew["worse"] is None and skew["p"] is None
+    assert "too weak to interpret" in skew["reason"]
+    assert of["zero_shot_accuracy"]["compared"] == "as if independent"
+    verdicts = dict(judged(found, {"zero_shot_accuracy": 0.05}).select("metric", "verdict").iter_rows())
+    assert verdicts["max_skew"] is None
+    assert verdicts["zero_shot_accuracy"] == (REGRESSED if before is _SEEN else "better")
+
+
+def test_sides_that_see_are_compared():
+    found = differences([row("max_skew", 1.0, 0.8, 1.3), _SEEN], [row("max_skew", 2.0, 1.6, 2.5), _SEEN])
+    assert set(found["compared"]) == {"as if independent"}
