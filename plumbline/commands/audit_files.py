@@ -140,6 +140,18 @@ def table_of_folder(folder: Path) -> Table | None:
     return next((table for table in tables if table.path_column(folder)), tables[0] if tables else None)
 
 
+def _require_rows(table: Table) -> None:
+    """Refuse a table that tells of no image."""
+    if table.frame.is_empty():
+        columns = ", ".join(map(_plain, table.columns))
+        raise DatasetError(
+            "the table has no rows",
+            where=table.path,
+            found=f"the columns {columns}, and nothing below them" if columns else "nothing",
+            expected="a row an image: its path, and a column for each attribute, such as gender",
+        )
+
+
 def checkpoints_in(folder: Path) -> list[Path]:
     """Return the folders in it, itself included, that hold a checkpoint of an encoder."""
     folders = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))]
@@ -257,6 +269,7 @@ class AskedByOptions:
                 found=f"no {' or '.join(TABLE_KINDS)} file in {folder}",
                 expected="--labels FILE, with a column of paths and one for each attribute, such as gender",
             )
+        _require_rows(table)
         chosen = dict(_pair(pair) for text in self.mapped for pair in text.split(",") if pair)
         for column in chosen.values():
             if column not in table.columns:
@@ -366,7 +379,7 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
     Raises
     ------
     DatasetError
-        If the folder is not there or holds no image.
+        If the folder is not there, or holds neither images nor a table with rows.
     """
     root = folder.resolve()
     if not root.is_dir():
@@ -380,6 +393,8 @@ def audit_file_for(folder: Path, models: list[str] | tuple[str, ...]) -> str:
             found=examples(sorted(path.name for path in root.iterdir())) or "nothing",
             expected="images (JPEG, PNG, WebP), and a CSV or Parquet table that says who is on which",
         )
+    if table is not None:
+        _require_rows(table)
     for model in models:
         _require_there(model)
     lines = ["# Written by `plumbline init`: look it over, then run `plumbline check`.", "datasets:"]

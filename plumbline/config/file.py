@@ -229,6 +229,9 @@ def _text(path: Path) -> str:
         raise ConfigError("the audit file is not text in UTF-8", where=path, found=bad_byte) from error
 
 
+_MOST_SHOWN = 120
+
+
 # Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
 @lru_cache(maxsize=4)
 def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
@@ -236,10 +239,28 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
         content, node = foreign_yaml(text)
     except yaml.YAMLError as error:
         complaint = re.sub(r"in \"<[a-z ]+>\", ", "at ", str(error))
-        raise ConfigError("the audit file is not valid YAML", where=path, found=" ".join(complaint.split())) from error
+        raise ConfigError(
+            "the audit file is not valid YAML",
+            where=path,
+            found=" ".join(complaint.split()),
+            expected="lines that begin with spaces, not with a tab" if _begins_with_tab(text, error) else None,
+        ) from error
     if not isinstance(content, dict):
-        raise ConfigError("the audit file must be a mapping", where=path, found=type(content).__name__)
+        raise ConfigError(
+            "the audit file must be a mapping",
+            where=path,
+            found="nothing" if content is None else f"{type(content).__name__} {content!r}"[:_MOST_SHOWN],
+            expected="keys with values, such as `datasets`, `encoders` and `audit`",
+            hint="`plumbline init FOLDER` writes one for a folder of images",
+        )
     return content, node
+
+
+def _begins_with_tab(text: str, error: yaml.YAMLError) -> bool:
+    """Return whether the line that YAML complains of begins with a tab, which YAML does not take for an indent."""
+    mark, lines = getattr(error, "problem_mark", None), text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 @lru_cache(maxsize=4)

@@ -80,6 +80,16 @@ def test_what_init_cannot_know_is_marked_and_check_says_what_to_fill_in(here):
         assert said in checked.stdout
 
 
+def test_a_table_without_rows_is_refused_by_name(here):
+    table = here / "staff" / "people.csv"
+    table.write_text("photo,sex\n")
+    for command in (("init", "staff"), ("audit", "--model", CHECKPOINT, "--images", "staff/photos", "--labels", table)):
+        with pytest.raises(PlumblineError, match="the table has no rows") as refused:
+            run(*command)
+        assert refused.value.where == table and "photo, sex" in refused.value.found
+        assert not (here / "audit.yaml").exists()
+
+
 def test_options_stand_for_an_audit_file_and_give_table_report_and_scorecard(here):
     options = ["--images", "staff/photos", "--labels", "staff/people.csv", "--map", "gender=sex", "--suite", "crime"]
     done = run("audit", "--model", CHECKPOINT, *options)

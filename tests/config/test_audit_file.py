@@ -208,6 +208,25 @@ def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ("found:    nothing", "expected: keys with values, such as `datasets`", "plumbline init FOLDER")),
+        ("[1, 2]", ("found:    list [1, 2]", "expected: keys with values")),
+        (
+            "datasets:\n\tx: {}\n",
+            ("not valid YAML", "line 2", "expected: lines that begin with spaces, not with a tab"),
+        ),
+    ],
+)
+def test_what_is_no_audit_file_is_refused_with_what_one_is(tmp_path, text, said):
+    path = tmp_path / "audit.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        read_audit(path)
+    assert all(each in str(refused.value) for each in said), refused.value
+
+
+@pytest.mark.parametrize(
     ("root", "said"),
     [
         ("~nosuchuser/faces", "this user has no home folder"),

@@ -5,6 +5,7 @@ import runpy
 import pytest
 
 from plumbline.checkpoints.operators import declare_missing_operators
+from plumbline.metrics.evidence import too_weak
 from resources.checkout import PROJECT
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -28,7 +29,9 @@ def test_own_data():
 def test_training_loop():
     shown = run("training_loop")
     assert len(shown["audits"]) == 3 and shown["model"].training
-    assert [numbers["step"] for numbers in shown["logged"]] == [0, 1, 2]
+    assert [numbers["step"] for numbers in shown["logged"]] == [4, 8, 12]
     drawn = shown["chart"].to_dict()
     assert len(drawn["layer"]) == 2 and shown["disparity"].height == 3
+    assert shown["disparity"]["q"].min() < 0.05 and shown["disparity"]["ci_low"].is_finite().all()
+    assert not any(too_weak(audit.table).height for audit in shown["audits"]), "it has learned to tell people apart"
     assert set(shown["audits"][-1].diff(shown["audits"][0])["compared"]) >= {"paired"}
