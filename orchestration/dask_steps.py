@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import dask
 from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.errors import raise_execution_interrupts
 from dagster._core.execution.api import create_execution_plan, execute_plan
@@ -110,6 +111,7 @@ def execute_step(
     """Execute one step on a worker, unless one before it failed or was not executed."""
     if any(events is None or any(event.is_step_failure for event in events) for events in before):
         return None
+    _use_all_threads()
     # The settings of a home's storage name it; a worker was told of the home alone.
     os.environ.setdefault("DAGSTER_HOME", str(Workspace.from_environment().dagster_home))
     with dg.DagsterInstance.from_ref(instance) as opened:
@@ -120,6 +122,19 @@ def execute_step(
             job, run_config=run.run_config, step_keys_to_execute=[step], known_state=known_state
         )
         return execute_plan(plan, job, opened, run, run_config=run.run_config)
+
+
+_THREADS = "OMP_NUM_THREADS"
+
+
+def _use_all_threads() -> None:
+    """Lift the limit of one thread that Dask sets for its workers, before torch reads it; a limit of one's own stays.
+
+    The last bits of what a model says on a CPU depend on the number of its threads, and are to be those of an audit
+    without a cluster.
+    """
+    if os.environ.get(_THREADS) == str(dask.config.get(f"distributed.nanny.pre-spawn-environ.{_THREADS}", None)):
+        del os.environ[_THREADS]
 
 
 def number_of_workers(cluster: Mapping[str, Any]) -> int:

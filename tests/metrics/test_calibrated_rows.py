@@ -35,8 +35,9 @@ def test_intervals_hold_the_truth(index, worlds):
         rows = of_reading(index, worlds, beta)
         truth = np.mean([row.value for row in rows]) if np.isnan(rows[0].truth) else rows[0].truth
         held = np.mean([row.ci_low - 1e-9 <= truth <= row.ci_high + 1e-9 for row in rows])
-        # Near parity a disparity is estimated too high, and its interval sits a little high too.
-        least = stats.binom.ppf(1e-4, worlds, 0.95 if beta != 0.4 else 0.92) / worlds
+        # The bar of docs/calibration.md, less three standard errors. Near parity a disparity is estimated too high, and
+        # its interval sits a little high too.
+        least = stats.binom.ppf(stats.norm.cdf(-3), worlds, 0.94 if beta != 0.4 else 0.92) / worlds
         assert held >= least, (beta, held)
 
 

@@ -1,5 +1,6 @@
 """Steps on a Dask cluster: where those of a pool go, what a failed one stops, what tasks are called."""
 
+import os
 from pathlib import Path
 
 import dagster as dg
@@ -107,7 +108,8 @@ def test_steps_whose_last_worker_is_gone_are_given_up(monkeypatch):
         assert waits.cancelled()
 
 
-def test_a_worker_is_told_of_the_home_alone(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("threads", "left"), [("1", None), ("3", "3")])
+def test_a_worker_is_told_of_the_home_alone_and_uses_its_cores(monkeypatch, tmp_path, threads, left):
     from orchestration.dask_steps import execute_step
 
     home = tmp_path / "home" / "dagster"
@@ -123,6 +125,8 @@ def test_a_worker_is_told_of_the_home_alone(monkeypatch, tmp_path):
         reference = instance.get_ref()
     monkeypatch.delenv("DAGSTER_HOME")
     monkeypatch.setenv("PLUMBLINE_HOME", str(home.parent))
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)  # 1 is what Dask gives its workers
     events = execute_step([], job, run.run_id, step, reference, None)
     # Of a step that asks for its worker, which there is none of here: it was begun.
     assert any(event.is_step_start for event in events)
+    assert os.environ.get("OMP_NUM_THREADS") == left
