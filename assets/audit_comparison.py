@@ -249,11 +249,13 @@ def _at_chance(old: AskedSuites, new: AskedSuites) -> Iterator[str]:
     weak = [too_weak(side.rows).height > 0 for side in (old, new)]
     if old.rows.is_empty() or new.rows.is_empty() or not any(weak):
         return
+    where = new.dataset
     if old.model == new.model:
+        where += f"|{new.model}"
         who = f"{new.model} {'was and is' if all(weak) else 'was' if weak[0] else 'is now'}"
     else:
         who = f"{old.model} and {new.model} are" if all(weak) else f"{old.model if weak[0] else new.model} is"
-    yield f"bias on {new.dataset}|{new.model}, since {who} too weak to interpret there: no better than chance"
+    yield f"bias on {where}, since {who} too weak to interpret there: no better than chance"
 
 
 def _generates(side: AskedSuites) -> bool:

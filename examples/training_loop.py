@@ -94,8 +94,8 @@ chart
 # %% [markdown]
 # ## What changed since the audit before
 #
-# The images are the same, so that the change of every number is compared image by image. Beside an epoch in which the
-# model recognised nobody yet its bias would not be compared: `compared` would say `at chance`.
+# The images are the same, so that the change of every number is compared image by image. A model that cannot yet tell
+# people apart has no bias to compare: `compared` says `at chance` then.
 
 # %%
 audits[-1].diff(audits[-2]).select("metric", "event", "attribute", "value_old", "value_new", "q", "verdict").head(5)

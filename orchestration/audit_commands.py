@@ -168,7 +168,7 @@ def report_command(
             raise PlumblineError("MLflow cannot be read", where=workspace.tracking_place, found=error) from error
         written = run_job(defs, instance, "findings", None)
         if written.refusal is not None:
-            delivery.refused["findings"] = written.refusal
+            delivery.refused["the findings"] = written.refusal
     if delivery.delivered:
         console.print(f"MLflow: delivered {_named(delivery.delivered)}", highlight=False)
     say_undelivered(delivery.refused)
@@ -244,7 +244,7 @@ def say_failed_deliveries(names: Collection[str]) -> None:
 def _named(names: Collection[str]) -> str:
     from plumbline.provenance.chain import first_few
 
-    return safe(first_few([*names], _MOST_NAMED))
+    return safe(first_few([*dict.fromkeys(names)], _MOST_NAMED))
 
 
 def _say_reasons(reasons: Mapping[str, str]) -> None:

@@ -124,7 +124,7 @@ class Outcome:
     generated : int
         Answers of generative models that were made now.
     undelivered : list of str
-        Cells, generative models and `findings` whose MLflow run could not be written.
+        Cells, generative models and `the findings` whose MLflow run could not be written.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -310,7 +310,7 @@ class AuditRun:
         self.outcome.forward_passes += done.forward_passes
         self.outcome.generated += done.generated
         if done.undelivered:
-            self.outcome.undelivered.append(item.key or item.job)
+            self.outcome.undelivered.append(item.key or f"the {item.job}")
         if done.failure is not None:
             self._plan.look_again()
             self._left.append(item)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-import dask
 from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.errors import raise_execution_interrupts
 from dagster._core.execution.api import create_execution_plan, execute_plan
@@ -124,17 +123,18 @@ def execute_step(
         return execute_plan(plan, job, opened, run, run_config=run.run_config)
 
 
-_THREADS = "OMP_NUM_THREADS"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def _use_all_threads() -> None:
-    """Lift the limit of one thread that Dask sets for its workers, before torch reads it; a limit of one's own stays.
+    """Lift the limit of one thread that Dask sets for its workers, before torch reads it; any other limit stays.
 
     The last bits of what a model says on a CPU depend on the number of its threads, and are to be those of an audit
     without a cluster.
     """
-    if os.environ.get(_THREADS) == str(dask.config.get(f"distributed.nanny.pre-spawn-environ.{_THREADS}", None)):
-        del os.environ[_THREADS]
+    for name in _THREADS:
+        if os.environ.get(name) == "1":
+            del os.environ[name]
 
 
 def number_of_workers(cluster: Mapping[str, Any]) -> int:

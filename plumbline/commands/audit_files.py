@@ -18,6 +18,7 @@ from plumbline.catalog.suites import suite_names
 from plumbline.commands.places import from_here
 from plumbline.datasets.folder import TABLE_KINDS, MappedFolder, table_rows
 from plumbline.datasets.indexes import Row, read_header, table_schema
+from plumbline.datasets.records import Refusal, printable
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.errors import ConfigError, DatasetError, examples, suggestion
@@ -53,10 +54,13 @@ class Table:
     path : Path
     frame : DataFrame
         Its first rows, all of them texts; columns without a name left out.
+    refused : str
+        Why its first row that cannot be read cannot be; empty without one.
     """
 
     path: Path
     frame: pl.DataFrame
+    refused: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Table:
@@ -72,8 +76,10 @@ class Table:
         else:
             names = read_header(path, name=path.name).names
         columns = [name for name in names if names.count(name) == 1]
-        rows = (row.values for row in table_rows(path, name=path.name, columns=columns) if isinstance(row, Row))
-        return cls(path, pl.DataFrame(list(islice(rows, MOST_ROWS)), schema=dict.fromkeys(columns, pl.String)))
+        listed = list(islice(table_rows(path, name=path.name, columns=columns), MOST_ROWS))
+        rows = [row.values for row in listed if isinstance(row, Row)]
+        refused = next((f"line {row.line}: {row.message}" for row in listed if isinstance(row, Refusal)), "")
+        return cls(path, pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)), refused)
 
     @property
     def columns(self) -> list[str]:
@@ -135,8 +141,9 @@ def paths_start(table: Table, column: str, folder: Path) -> Path:
 
 
 def table_of_folder(folder: Path) -> Table | None:
-    """Return the table of a folder: of several the one whose rows name images there."""
+    """Return the table of a folder: of several the one whose rows name images there, else one with rows."""
     tables = [Table.read(path) for path in sorted(folder.iterdir()) if path.suffix in TABLE_KINDS and path.is_file()]
+    tables.sort(key=lambda table: table.frame.is_empty())
     return next((table for table in tables if table.path_column(folder)), tables[0] if tables else None)
 
 
@@ -145,9 +152,9 @@ def _require_rows(table: Table) -> None:
     if table.frame.is_empty():
         columns = ", ".join(map(_plain, table.columns))
         raise DatasetError(
-            "the table has no rows",
+            "the table has no rows that can be read",
             where=table.path,
-            found=f"the columns {columns}, and nothing below them" if columns else "nothing",
+            found=table.refused or (f"the columns {columns}, and nothing below them" if columns else "nothing"),
             expected="a row an image: its path, and a column for each attribute, such as gender",
         )
 
@@ -478,8 +485,6 @@ def _counted(table: Table, column: str) -> str:
 
 
 def _plain(value: str) -> str:
-    from plumbline.datasets.records import printable
-
     return printable(value)[: _MANY * 2] if value.strip() else "(empty)"
 
 

@@ -229,9 +229,6 @@ def _text(path: Path) -> str:
         raise ConfigError("the audit file is not text in UTF-8", where=path, found=bad_byte) from error
 
 
-_MOST_SHOWN = 120
-
-
 # Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
 @lru_cache(maxsize=4)
 def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
@@ -249,7 +246,7 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
         raise ConfigError(
             "the audit file must be a mapping",
             where=path,
-            found="nothing" if content is None else f"{type(content).__name__} {content!r}"[:_MOST_SHOWN],
+            found="nothing" if content is None else f"a {type(content).__name__}",
             expected="keys with values, such as `datasets`, `encoders` and `audit`",
             hint="`plumbline init FOLDER` writes one for a folder of images",
         )

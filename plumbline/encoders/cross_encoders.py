@@ -247,8 +247,8 @@ class Blip2Encoder(BlipEncoder):
             query_embeds=self._model.embeddings(input_ids=ids, query_embeds=queries),
             query_length=count,
             attention_mask=torch.cat([mask.new_ones((len(mask), count)), mask], dim=1),
-            # Without a mask of its own, all of the image is seen: one made while the tower is compiled is as long as
-            # queries and text together, and only queries look at the image.
+            # No mask: all of the image is seen. Compiled, transformers would make one for queries and text together,
+            # of which only the queries look at the image.
             encoder_hidden_states=images,
             return_dict=True,
         ).last_hidden_state

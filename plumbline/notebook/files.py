@@ -82,7 +82,7 @@ def audit_in_memory(
 ) -> AuditedFile:
     """Audit every encoder of an audit file on every dataset; only embeddings are kept, below the home.
 
-    Mitigations, automatic gender labels, zero-shot accuracy, models that answer in words and predictions that were made
+    Mitigations, automatic gender labels, accuracy on things, models that answer in words and predictions that were made
     elsewhere are the pipeline's: what depends on them is left out, and result and report say so (`left_out`).
 
     Parameters

@@ -53,7 +53,7 @@ class Audit:
         The responses and labels that the numbers are of.
     left_out : mapping of str to str
         Suites and tests that the labels cannot answer, columns that were not read, labels that were not shown -> why.
-        Mitigations, zero-shot accuracy, automatic labels and
+        Mitigations, accuracy on things, automatic labels and
         models that answer in words are the pipeline's.
     """
 
@@ -176,7 +176,8 @@ class Audit:
         """Return what changed since another audit, what got worse on top.
 
         Where both are of the same images, new and old are compared image by image; else by their two intervals. Vectors
-        say by `image_ids` which image they are of: without them, other vectors are other images.
+        say by `image_ids` which image they are of: without them, other vectors are other images. Of a model that is or
+        was at chance for every label, accuracy alone is compared.
 
         Parameters
         ----------

@@ -275,6 +275,8 @@ def table_differences(
     )
     pairs = pairs.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
     of_pairs = pairs.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
+    if _has_weak_side(old, new):  # what no table has a row of, such as the mean harm rate of all tasks
+        of_pairs = _without(of_pairs, ~pl.col("metric").is_in(HIGHER), AT_CHANCE, "side_at_chance")
     apart = together.join(pairs, on=list(KEYS), how="anti", nulls_equal=True)
     frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]
     return pl.concat(frames).sort("model_new", "model_old", *KEYS, nulls_last=True)
@@ -337,14 +339,20 @@ def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str],
     errors = differences.select((pl.col("value").abs() / toward).fill_null(float("nan")))["value"].to_numpy()
     p = pl.Series("p", 2 * ndtr(-errors * ndtri((1 + confidence) / 2))).fill_nan(None)
     differences = differences.with_columns(p)
-    if any(too_weak(side).height for side in (old, new)):
-        of_bias = pl.col("old").is_not_null() & pl.col("new").is_not_null() & ~pl.col("metric").is_in(HIGHER)
+    if _has_weak_side(old, new):
+        # What is undefined on a side keeps the reason for that.
+        defined = value["old"].is_finite() & value["new"].is_finite()
+        of_bias = defined.fill_null(value=False) & ~pl.col("metric").is_in(HIGHER)
         differences = _without(differences, of_bias, AT_CHANCE, "side_at_chance")
     # Two checkpoints are each asked in the wording of their family.
     if models[0] == models[1]:
         changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
         differences = _without(differences, changed.fill_null(value=False), OTHER_PROMPTS, "other_prompts")
     return differences
+
+
+def _has_weak_side(old: pl.DataFrame, new: pl.DataFrame) -> bool:
+    return any(too_weak(side).height > 0 for side in (old, new))
 
 
 def _without(differences: pl.DataFrame, which: pl.Expr, compared: str, why: str) -> pl.DataFrame:

@@ -150,12 +150,16 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
             .then(pl.lit("no images"))
             .when(small)
             .then(pl.lit("fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"))
-            .when(at_chance)
-            .then(pl.lit("no better than chance on this dataset: too weak to interpret"))
             .when(never)
             .then(pl.lit("no category was ever selected"))
-            .when(ratio < FOUR_FIFTHS - 1e-12)
-            .then(pl.lit("below four fifths")),
+            .otherwise(
+                pl.concat_str(
+                    pl.when(ratio < FOUR_FIFTHS - 1e-12).then(pl.lit("below four fifths")),
+                    pl.when(at_chance).then(pl.lit("model no better than chance here: too weak to interpret")),
+                    separator="; ",
+                    ignore_nulls=True,
+                ).replace("", None)
+            ),
         )
         .sort("dataset", "model", "suite", "event", order, "category")
         .select(pl.col(name).cast(kind) for name, kind in IMPACT_SCHEMA.items())

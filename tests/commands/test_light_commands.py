@@ -80,13 +80,14 @@ def test_what_init_cannot_know_is_marked_and_check_says_what_to_fill_in(here):
         assert said in checked.stdout
 
 
-def test_a_table_without_rows_is_refused_by_name(here):
+@pytest.mark.parametrize(("below", "found"), [("", "photo, sex"), ("1.jpg,M,\n2.jpg,F,\n", "line 2: ")])
+def test_a_table_without_rows_is_refused_by_name(here, below, found):
     table = here / "staff" / "people.csv"
-    table.write_text("photo,sex\n")
+    table.write_text("photo,sex\n" + below)
     for command in (("init", "staff"), ("audit", "--model", CHECKPOINT, "--images", "staff/photos", "--labels", table)):
         with pytest.raises(PlumblineError, match="the table has no rows") as refused:
             run(*command)
-        assert refused.value.where == table and "photo, sex" in refused.value.found
+        assert refused.value.where == table and found in refused.value.found, refused.value
         assert not (here / "audit.yaml").exists()
 
 

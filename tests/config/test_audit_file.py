@@ -211,7 +211,7 @@ def test_whatever_the_file_holds_is_refused_in_a_sentence_with_its_line(tmp_path
     ("text", "said"),
     [
         ("", ("found:    nothing", "expected: keys with values, such as `datasets`", "plumbline init FOLDER")),
-        ("[1, 2]", ("found:    list [1, 2]", "expected: keys with values")),
+        ("[1, 2]", ("found:    a list", "expected: keys with values")),
         (
             "datasets:\n\tx: {}\n",
             ("not valid YAML", "line 2", "expected: lines that begin with spaces, not with a tab"),

@@ -96,7 +96,7 @@ def test_what_mlflow_could_not_take_is_delivered_by_the_next(command, tmp_path, 
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
         code, output = home.run("audit")
     assert code == 0, output
-    told = f"MLflow could not be written for {cell_key('fairface', MODEL)}, findings;"
+    told = f"MLflow could not be written for {cell_key('fairface', MODEL)}, the findings;"
     assert output.count(told) == 1 and "Traceback" not in output, output
     numbers = home.table_sha256()
     assert home.workspace.lake.read_table("provenance")["mlflow_run"].to_list() == [None]

@@ -223,14 +223,25 @@ _BLIND = row("zero_shot_accuracy", 0.15, 0.1, 0.2, event=None, definition="among
 @pytest.mark.parametrize(("before", "after"), [(_SEEN, _BLIND), (_BLIND, _SEEN)])
 def test_of_a_side_at_chance_accuracy_alone_is_compared(before, after):
     tables = [row("max_skew", 2.0, 1.6, 2.5), before], [row("max_skew", 0.0, -0.1, 0.1), after]
-    found = differences(*tables, [pair("max_skew", 2.0, 0.0)])
-    of = {each["metric"]: each for each in found.iter_rows(named=True)}
+    # Of the mean over tasks, no table has a row.
+    pairs = [pair("max_skew", 2.0, 0.0), pair("harm_rate", 0.4, 0.1, event="mean_of_tasks", suite="outcomes")]
+    pairs.append(pair("zero_shot_accuracy", 0.8, 0.5, event=None, definition="macro"))
+    found = differences(*tables, pairs)
+    harm, macro = (
+        found.filter(pl.col(name) == of).row(0, named=True)
+        for name, of in (("metric", "harm_rate"), ("definition", "macro"))
+    )
+    assert harm["compared"] == "at chance" and math.isnan(harm["value"]) and harm["worse"] is None
+    assert harm["value_old"] == 0.4 and macro["compared"] == "paired"
+    assert judged(found, {"harm_rate": 0.02}).filter(metric="harm_rate")["verdict"].to_list() == [None]
+    of = {each["metric"]: each for each in found.filter(pl.col("definition") != "macro").iter_rows(named=True)}
     skew = of["max_skew"]
     assert (skew["value_old"], skew["value_new"], skew["compared"]) == (2.0, 0.0, "at chance")
     assert math.isnan(skew["value"]) and skew["worse"] is None and skew["p"] is None
     assert "too weak to interpret" in skew["reason"]
     assert of["zero_shot_accuracy"]["compared"] == "as if independent"
-    verdicts = dict(judged(found, {"zero_shot_accuracy": 0.05}).select("metric", "verdict").iter_rows())
+    without = found.filter(pl.col("definition") != "macro")
+    verdicts = dict(judged(without, {"zero_shot_accuracy": 0.05}).select("metric", "verdict").iter_rows())
     assert verdicts["max_skew"] is None
     assert verdicts["zero_shot_accuracy"] == (REGRESSED if before is _SEEN else "better")
 

@@ -125,8 +125,9 @@ def test_a_worker_is_told_of_the_home_alone_and_uses_its_cores(monkeypatch, tmp_
         reference = instance.get_ref()
     monkeypatch.delenv("DAGSTER_HOME")
     monkeypatch.setenv("PLUMBLINE_HOME", str(home.parent))
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)  # 1 is what Dask gives its workers
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # 1 is what Dask gives its workers
+        monkeypatch.setenv(name, threads)
     events = execute_step([], job, run.run_id, step, reference, None)
     # Of a step that asks for its worker, which there is none of here: it was begun.
     assert any(event.is_step_start for event in events)
-    assert os.environ.get("OMP_NUM_THREADS") == left
+    assert {os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {left}
