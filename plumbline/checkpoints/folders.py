@@ -55,8 +55,11 @@ _REFUSED = {
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
 _LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
-_SIDES = ("height", "width", "image_size")  # what Qwen calls edges are numbers of pixels
-_MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, 8_192)
+_SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")
+# What Qwen calls edges are numbers of pixels; a shortest one that stands alone is a side.
+_EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
+_LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
+_MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, _LARGEST_SIDE) | dict.fromkeys(_EDGES, _MOST_PIXELS)
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".
 _NOTHING: tuple[Any, ...] = (None, False, {})
@@ -292,14 +295,27 @@ def require_modest(path: Path) -> None:
         With the file and the key.
     """
     for key, value in _pairs(read_configuration(path)):
-        values = value if isinstance(value, list) else [value]
-        if key in _MOST and any(isinstance(one, int) and one > _MOST[key] for one in values):
+        most, numbers = _MOST.get(key), [*_numbers(value)]
+        if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
+            most, numbers = _LARGEST_SIDE, [*_numbers(value["shortest_edge"])]
+        if most is not None and any(number > most for number in numbers):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,
                 found=f"{key}: {value}",
-                expected=f"{_MOST[key]:,} at most",
+                expected=f"{most:,} at most",
             )
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    """Yield the numbers of a value: it, or those of its lists, however deep."""
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts.extend(part)
+        elif isinstance(part, int | float) and not isinstance(part, bool):
+            yield part
 
 
 def _pairs(content: Any) -> Iterator[tuple[str, Any]]:

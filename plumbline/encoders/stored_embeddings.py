@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -241,6 +242,11 @@ def _opened_npz(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as packed:
             size = sum(member.file_size for member in packed.infolist())
+            # zipfile bounds what it unpacks at once for these two alone.
+            if any(
+                member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in packed.infolist()
+            ):
+                raise ValueError("it is packed by another method than deflate")
         if size > max(_NPZ_FREE_BYTES, _NPZ_RATIO * path.stat().st_size):
             raise EncodingError(
                 "this npz grows too much when it is read",
@@ -273,8 +279,19 @@ def _read(path: Path, column: str, settings: EmbeddingsSettings) -> _Part:
     elif path.suffix == ".npz":
         with _opened_npz(path) as arrays:
             _require_columns(path, column, settings.vector, tuple(arrays))
-            vectors, named_in = arrays[settings.vector], path
-            names = [str(name) for name in arrays[column].reshape(-1).tolist()]
+            try:
+                vectors, named_in, stored = arrays[settings.vector], path, arrays[column]
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                raise EncodingError("this npz cannot be read", where=path, found=error) from error
+            # Texts of no width take no bytes, however many there are.
+            if stored.size > 1 + vectors.size:
+                raise EncodingError(
+                    "there are more names than numbers",
+                    where=f"{path}, array `{column}`",
+                    found=f"{stored.size:,} names, {vectors.size:,} numbers",
+                    expected="a name for each row of embeddings",
+                )
+            names = [str(name) for name in stored.reshape(-1).tolist()]
     else:
         named_in, names, vectors = path, _names(path, column), _lists(path, settings.vector)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":

@@ -116,6 +116,8 @@ MAX_PIXELS = 89_478_485
 
 MAX_FILE_BYTES = 1 << 28
 MIN_SIDE = 2
+MOST_SIDES = 200
+"""Longer side over shorter, at most: a model scales the shorter one to hundreds of pixels, and the longer with it."""
 
 
 class _Jpeg(JpegImageFile):
@@ -311,6 +313,7 @@ def plain_jpeg_size(data: bytes) -> tuple[int, int] | None:
         scan is not None
         and min(scan.size) >= MIN_SIDE
         and math.prod(scan.size) <= MAX_PIXELS
+        and max(scan.size) <= MOST_SIDES * min(scan.size)
         and max(scan.size) <= _LONGEST_JPEG_SIDE
         and _blank_accepted(scan.blank)
     )
@@ -382,6 +385,9 @@ def _refuse_by_header(image: ImageFile.ImageFile) -> None:
     if min(width, height) < MIN_SIDE:
         limit = f"at least {MIN_SIDE} × {MIN_SIDE}"
         raise ImageRejected("too_small", "the picture is too small to show anything", found=actual, expected=limit)
+    if max(width, height) > MOST_SIDES * min(width, height):
+        limit = f"a longer side of at most {MOST_SIDES} times the shorter"
+        raise ImageRejected("decompression_bomb", "the picture is too narrow", found=actual, expected=limit)
     if getattr(image, "is_animated", False):
         frames = f"{getattr(image, 'n_frames', 'several')} frames"
         raise ImageRejected("animated", "the file holds an animation", found=frames, expected="one picture")

@@ -119,13 +119,21 @@ class Changes:
         if better:
             sentences.append(f"{_numbers(better)} better.")
         if not counts[WORSE] + counts[BETTER] + counts[REGRESSED] + counts[NEITHER] and compared:
-            sentences.append("There is no evidence that any number changed." + self._would_show())
+            changed = self.differences.filter(pl.col("value").is_finite())["value"]
+            same = changed.len() > 0 and bool((changed == 0).all())
+            sentences.append(
+                "Every number that was compared is the same."
+                if same
+                else "There is no evidence that any number changed." + self._would_show()
+            )
         return " ".join(sentences) or "No number could be compared."
 
     def _would_show(self) -> str:
         """Say which change of the first number that was compared would have been found; nothing where unknown."""
         known = (
-            self.differences.filter(pl.col("smallest_detectable").is_finite(), condition="before").head(1).to_dicts()
+            self.differences.filter(pl.col("smallest_detectable").is_finite(), condition="before", compared=PAIRED)
+            .head(1)
+            .to_dicts()
         )
         if not known:
             return ""

@@ -581,8 +581,10 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
         but = f" The largest gap in {topics(largest)} is its own, {value_text(largest[0])}." if largest else ""
         least = f"Apart from the control ({control[0]}), the least" if len(control) == 1 else "The least"
+        first = _first_with(card, "evidence", "encoder")
+        by = f"in {topics(first[:1])}" if first else "by the order of the scorecard"
         text = (
-            f"{least} biased encoder, by the order of the scorecard, is {last[0]} (evidence of bias in "
+            f"{least} biased encoder {by} is {last[0]} (evidence of bias in "
             f"{len(evident[last[0]])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
         )
     best = [model for model in tested if model in {*best, *last}]

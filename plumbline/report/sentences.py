@@ -367,7 +367,10 @@ def _lifted(cell: Mapping[str, Any]) -> str:
         return ""
     unit = UNITS[cell["unit"]]
     size = unit.shown(cell["value"]) - unit.shown(cell["value"] - float(lifted.params["bias"]))
-    return f" Likely too large by about {number(size)} {unit.suffix.replace('%', 'points')}, by chance."
+    about = f"about {number(size)} {unit.suffix.replace('%', 'points')}"
+    if size >= unit.shown(cell["value"]) > 0:
+        return f" Chance alone gives {about}: it is no larger than that."
+    return f" Likely too large by {about}, by chance."
 
 
 def _company(finding: Finding) -> str:

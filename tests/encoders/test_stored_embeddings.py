@@ -4,7 +4,9 @@ The layouts are those that clip-retrieval writes (rom1504/clip-retrieval, clip_r
 `OutputSink`): made by hand, as its pins do not fit ours.
 """
 
+import io
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +210,29 @@ def test_classes_are_asked_where_every_text_of_every_template_is_stored(tmp_path
     units = OF_TEXTS[:4] / np.linalg.norm(OF_TEXTS[:4], axis=1, keepdims=True)
     means = units.reshape(2, 2, -1).mean(axis=1)
     np.testing.assert_allclose(classes, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_an_npz_packed_by_another_method_is_refused_before_it_is_unpacked(tmp_path):
+    np.savez(tmp_path / "plain.npz", image_path=np.array(PATHS), embedding=np.zeros((len(PATHS), 4)))
+    with (
+        zipfile.ZipFile(tmp_path / "plain.npz") as plain,
+        zipfile.ZipFile(tmp_path / "images.npz", "w", zipfile.ZIP_BZIP2) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with pytest.raises(EncodingError, match="another method than deflate"):
+        stored_embeddings._opened_npz(tmp_path / "images.npz")
+
+
+def test_names_that_take_no_room_are_counted_before_they_are_made(tmp_path):
+    header, vectors = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<U0", "fortran_order": False, "shape": (10**7,)})
+    np.save(vectors, np.zeros((4, 4)))
+    with zipfile.ZipFile(tmp_path / "images.npz", "w") as packed:
+        packed.writestr("image_path.npy", header.getvalue())
+        packed.writestr("embedding.npy", vectors.getvalue())
+    with pytest.raises(EncodingError, match=r"more names than numbers[\s\S]*10,000,000 names, 16 numbers"):
+        stored_embeddings._read(tmp_path / "images.npz", "image_path", EmbeddingsSettings())
 
 
 def test_an_npz_that_grows_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):

@@ -65,6 +65,16 @@ def test_the_largest_picture_is_the_one_where_pillow_begins_to_warn() -> None:
     assert decoding.MAX_PIXELS == Image.MAX_IMAGE_PIXELS
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_a_strip_that_a_model_would_blow_up_is_refused(kind: str) -> None:
+    decode(encoded(Image.new("RGB", (2, 400)), kind))
+    for size in ((2, 402), (402, 2)):
+        with pytest.raises(ImageRejected, match="too narrow") as caught:
+            decode(encoded(Image.new("RGB", size), kind))
+        assert caught.value.code == "decompression_bomb"
+        assert decoding.plain_jpeg_size(encoded(Image.new("RGB", size), "JPEG")) is None
+
+
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
 def test_a_one_pixel_side_is_too_small(size: tuple[int, int]) -> None:
     with pytest.raises(ImageRejected) as caught:

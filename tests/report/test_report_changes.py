@@ -62,7 +62,11 @@ def test_a_report_without_an_audit_before_says_nothing_of_changes(page):
 
 @pytest.mark.parametrize(
     ("rows", "said"),
-    [([], "Every number is the same."), ([difference(q=0.5)], "Nothing is worse than before by more than is allowed")],
+    [
+        ([], "Every number is the same."),
+        ([difference(value=0.0, worse=0.0, q=None)], "that was compared is the same."),
+        ([difference(q=0.5)], "Nothing is worse than before by more than is allowed"),
+    ],
 )
 def test_that_nothing_got_worse_is_said(rows, said):
     assert said in render_changes(changes(rows), title="What changed")

@@ -162,8 +162,8 @@ def _planted(inputs: ReportInputs) -> list[str]:
     if models:
         verb, who = ("was", "a planted model") if len(models) == 1 else ("were", "planted models")
         notes.append(
-            f"{listed(models)} {verb} trained to say known words of each group at known rates ({who}): a bias that is "
-            "found in what is said shows that the auditor works, and says nothing about any group of people."
+            f"{listed(models)} {verb} trained to say known words of each group at known rates ({who}): what is found "
+            "says nothing about any group of people."
         )
     if inputs.planted:
         notes.append(f"The pictures of {listed(inputs.planted)} are drawn by a program, and show nobody.")

@@ -14,6 +14,7 @@ from plumbline.report.charts.language import CHANGES, instruction_changes
 from plumbline.report.evidence import evidence
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language_words import (
+    STAND_IN,
     attributes_in,
     generated,
     headline_prompt,
@@ -24,7 +25,7 @@ from plumbline.report.language_words import (
     scorer_words,
 )
 from plumbline.report.listings import Listing
-from plumbline.report.numbers import number
+from plumbline.report.numbers import count, interval, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, or_nan, where
 from plumbline.report.vocabulary import listed
@@ -68,9 +69,12 @@ def instruction_advice(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         rows = where(rows, prompt=headline_prompt(rows))
         if rows.is_empty():
             continue
-        summary = "; ".join(note.removesuffix(".").split(". ")[0] for note in _summary(rows, inputs.reading))
+        notes = _summary(rows, inputs.reading, sized=True)
+        summary = "; ".join(note.removesuffix(".").split(". ")[0] for note in notes)
+        stand_in = {*rows["scorer"].drop_nulls()} & {*inputs.reading.stand_ins}
+        summary += f", scored by {STAND_IN} for a toxicity model" if stand_in else ""
         left = [name for name in instruction_ids() if name not in {"none", *every["instruction"]}]
-        more = f"; next try {listed(left)} (“instructions” of the audit file)" if left else ""
+        more = f"; {listed(left)} not tried (“instructions” of the audit file)" if left else ""
         names = instructions_in(rows)
         first = f" {names[0]} is “{shorten(_wording(names[0]), 70, placeholder=' …')}”"
         lines.append(f"For {one.id}, instructions in the prompt: {summary}{more}.{first}.")
@@ -86,11 +90,12 @@ def _wording(instruction: str) -> str:
     return render("describe", instruction=instruction).replace(render("describe"), "").strip()
 
 
-def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
-    """Say for each instruction what it lowers and what it raises."""
+def _summary(rows: pl.DataFrame, reading: Reading, *, sized: bool = False) -> list[str]:
+    """Say for each instruction what it lowers and what it raises; `sized`: the first by how much, and how sure."""
     names_of: dict[str, list[str]] = {}
     for name in instructions_in(rows):
-        names_of.setdefault(_told(where(rows, instruction=name).to_dicts(), reading), []).append(name)
+        told = _told(where(rows, instruction=name).to_dicts(), reading, sized=sized)
+        names_of.setdefault(told, []).append(name)
     return [f"{listed(names)} {what}." if what else _nothing(names, rows) for what, names in names_of.items()]
 
 
@@ -106,15 +111,24 @@ def _nothing(names: Sequence[str], rows: pl.DataFrame) -> str:
     return f"no evidence that {listed(names)} changed anything.{power}"
 
 
-def _told(rows: list[Row], reading: Reading) -> str:
+def _told(rows: list[Row], reading: Reading, *, sized: bool) -> str:
     parts = []
     for verb, sign in (("lowered", -1), ("raised", 1)):
-        sure = {(row["metric"], row["statistic"]) for row in rows if _direction(row, reading) == sign}
-        titles = [title if title.startswith("Max") else title.lower() for key, title in TITLES.items() if key in sure]
+        sure = {(row["metric"], row["statistic"]): row for row in rows if _direction(row, reading) == sign}
+        titles = [
+            (title if title.startswith("Max") else title.lower()) + (_size(sure[key]) if sized and not at else "")
+            for at, (key, title) in enumerate((key, title) for key, title in TITLES.items() if key in sure)
+        ]
         parts += [f"{verb} {listed(titles)}"] if titles else []
     length = next((_direction(row, reading) for row in rows if row["metric"] == LENGTH), 0)
     longer = f"made answers {'longer' if length > 0 else 'shorter'}" if length else ""
     return ", and ".join(filter(None, [" but ".join(parts), longer]))
+
+
+def _size(row: Row) -> str:
+    low, high = sorted((or_nan(row["ci_low"]), or_nan(row["ci_high"])), key=abs)
+    ends = interval(abs(low), abs(high)) if low * high > 0 else interval(row["ci_low"], row["ci_high"])
+    return f" by {number(abs(row['value']))} ({ends}; {p_value(row['q'], 'q')}; n = {count(row['n'])})"
 
 
 def _direction(row: Row, reading: Reading) -> int:
