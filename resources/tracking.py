@@ -203,24 +203,31 @@ class Tracking:
 
     def _write(self, cell: TrackedCell) -> TrackedRun:
         client, experiment = self.client(), self.experiment()
-        of_cell = f"tags.`{CELL_TAG}` = '{cell.cell}'"
         whole = []
-        for earlier in client.search_runs([experiment], of_cell):
-            finished = earlier.info.status == "FINISHED" and earlier.data.tags.get(FORM_TAG) == _FORM
-            if finished and earlier.data.metrics == cell.numbers:
-                whole.append(earlier.info.run_id)
+        for earlier in self._runs_of(client, experiment, cell):
+            if _is_whole(earlier, cell):
+                whole.append(earlier)
             else:  # of an earlier form, with other numbers than the lake's, or half written by what was killed
                 client.delete_run(earlier.info.run_id)
         if whole:
+            kept = _kept(client, whole)
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
-                client.set_tag(whole[0], name, cell.tags[name])
-            return TrackedRun(str(whole[0]), False, _digest(cell.numbers))
+                client.set_tag(kept, name, cell.tags[name])
+            return TrackedRun(kept, False, _digest(cell.numbers))
         tags = {CELL_TAG: cell.cell, FORM_TAG: _FORM, **cell.tags}
         run = client.create_run(experiment, run_name=cell.name, tags=tags).info.run_id
         model = None if cell.model is None else self._model(client, experiment, cell.model)
         self._log(client, run, cell, model)
         client.set_terminated(run, status="FINISHED")
-        return TrackedRun(str(run), True, _digest(cell.numbers))
+        # Another process may have written the same at the same time: of both the one that ended first is kept.
+        whole = [one for one in self._runs_of(client, experiment, cell) if _is_whole(one, cell)]
+        kept = _kept(client, whole) if whole else str(run)
+        return TrackedRun(kept, kept == run, _digest(cell.numbers))
+
+    @staticmethod
+    def _runs_of(client: Any, experiment: str, cell: TrackedCell) -> Sequence[Any]:
+        runs: Sequence[Any] = client.search_runs([experiment], f"tags.`{CELL_TAG}` = '{cell.cell}'")
+        return runs
 
     def changed(self, runs: Mapping[str, str]) -> dict[str, str]:
         """Return the runs that are not as they were written, each with what is wrong with it.
@@ -316,6 +323,19 @@ class Tracking:
             metrics = metrics[room:]
         if cell.files:
             _log_files(client, run, cell.files)
+
+
+def _is_whole(run: Any, cell: TrackedCell) -> bool:
+    finished = run.info.status == "FINISHED" and run.data.tags.get(FORM_TAG) == _FORM
+    return bool(finished and run.data.metrics == cell.numbers)
+
+
+def _kept(client: Any, whole: Sequence[Any]) -> str:
+    """Return the id of the first of a cell's runs that is whole, and delete the others."""
+    first, *others = sorted(whole, key=lambda run: (run.info.end_time, run.info.run_id))
+    for other in others:
+        client.delete_run(other.info.run_id)
+    return str(first.info.run_id)
 
 
 def _digest(numbers: Mapping[str, float]) -> str:

@@ -58,6 +58,17 @@ def test_a_cell_is_written_once_and_found_again(tracking):
     assert found.data.tags["plumbline.dagster_run"] == "r2"
 
 
+def test_of_two_processes_that_write_a_cell_at_once_one_run_is_left(tracking, monkeypatch):
+    first, *_ = tracking.write(CELL)
+    # The second looked before the first had begun.
+    found, looked = Tracking._runs_of, iter([True])
+    monkeypatch.setattr(Tracking, "_runs_of", staticmethod(lambda *asked: [] if next(looked, False) else found(*asked)))
+    second, written, _ = Tracking(tracking._workspace).write(CELL)
+    assert second == first and not written
+    client = tracking.client()
+    assert [run.info.run_id for run in client.search_runs([tracking.experiment()])] == [first]
+
+
 def test_the_losses_of_a_training_are_a_curve(tracking):
     run, *_ = tracking.write(TrackedCell("c3", "z", curves={"loss/debiasing": [0.5, 0.25, 0.125]}))
     found = tracking.client().get_metric_history(run, "loss/debiasing")
