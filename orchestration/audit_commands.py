@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 ForceOption = Annotated[
     list[str] | None, typer.Option(help="An asset that is computed again even if it is up to date; repeatable.")
 ]
-_MOST_NAMED = 3
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and why; compute nothing.")]
+_MOST_NAMED = 3
+"""Of those whose runs MLflow could not take, in a message."""
 
 
 def audit_command(

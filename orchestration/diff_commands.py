@@ -20,10 +20,10 @@ def diff_command(
 ) -> None:
     """Compare two audits, or two checkpoints of the newest audit: `plumbline diff newest~1`, `plumbline diff ID ID`.
 
-    Per number that changed with evidence old, new and their difference, on the same images where it can be; the images
-    that flipped. All numbers stand in the table `audit_diff`. Exits with
-    1 where something got worse by more than `thresholds.regression` of the audit file allows; else with 3 where
-    something was not compared: a suite whose prompts changed, or a checkpoint that is no better than chance.
+    Of each number that changed with evidence old, new and their difference, on the same images where it can be; the
+    images that flipped. All numbers stand in the table `audit_diff`. Exits with 1 where something got worse by more
+    than `thresholds.regression` of the audit file allows; else with 3 where something was not compared: a suite whose
+    prompts changed, or a checkpoint that is no better than chance.
     """
     from orchestration.compared import compare, print_changes, write_changes
 

@@ -295,10 +295,10 @@ def require_modest(path: Path) -> None:
         With the file and the key.
     """
     for key, value in _pairs(read_configuration(path)):
-        most, numbers = _MOST.get(key), [*_numbers(value)]
+        most, asked = _MOST.get(key), value
         if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
-            most, numbers = _LARGEST_SIDE, [*_numbers(value["shortest_edge"])]
-        if most is not None and any(number > most for number in numbers):
+            most, asked = _LARGEST_SIDE, value["shortest_edge"]
+        if most is not None and any(number > most for number in _numbers(asked)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,

@@ -30,6 +30,9 @@ from plumbline.datasets.records import printable, unsafe_characters
 from plumbline.errors import DatasetError
 from plumbline.storage.files import move_into_place
 
+BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""zipfile bounds what it unpacks at once for these two alone: 4 KiB of bzip2 can be gigabytes."""
+
 KINDS = "zip, tar, tar.gz, tar.bz2 or tar.xz"
 
 Progress = Callable[[int], None]
@@ -376,8 +379,7 @@ def _zip_kind(info: zipfile.ZipInfo, name: str) -> str:
         return f"an entry of mode {mode:o}"
     if info.flag_bits & 0x1:
         return "encrypted"
-    # zipfile bounds what it unpacks at once for these two alone: 4 KiB of bzip2 can be gigabytes.
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if info.compress_type not in BOUNDED_METHODS:
         return f"compressed by method {info.compress_type}"
     return "folder" if name.endswith("/") else "file"
 

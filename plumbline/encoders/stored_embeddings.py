@@ -33,6 +33,7 @@ from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, file_
 from plumbline.config.parts import Part
 from plumbline.datasets.indexes import described, read_table_rows, table_schema, whole_columns
 from plumbline.datasets.records import Refusal, printable
+from plumbline.datasets.unpacking import BOUNDED_METHODS
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity
 from plumbline.encoders.stored_predictions import find_rows
@@ -241,12 +242,10 @@ _NPZ_FREE_BYTES, _NPZ_RATIO = 256 << 20, 20
 def _opened_npz(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as packed:
-            size = sum(member.file_size for member in packed.infolist())
-            # zipfile bounds what it unpacks at once for these two alone.
-            if any(
-                member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in packed.infolist()
-            ):
-                raise ValueError("it is packed by another method than deflate")
+            members = packed.infolist()
+        if any(member.compress_type not in BOUNDED_METHODS for member in members):
+            raise ValueError("it is packed by another method than deflate")
+        size = sum(member.file_size for member in members)
         if size > max(_NPZ_FREE_BYTES, _NPZ_RATIO * path.stat().st_size):
             raise EncodingError(
                 "this npz grows too much when it is read",

@@ -262,7 +262,7 @@ def table_differences(
         same interval, so that it is corrected with all others. A number that one side lacks
         is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
         changes what the others win, whatever the model does. Nor has one of bias where a side is too weak to
-        interpret (`plumbline.metrics.evidence.too_weak`): a checkpoint that recognises nothing treats groups alike.
+        interpret (`plumbline.metrics.evidence.too_weak`): its numbers say nothing of bias.
     """
     worded = [row | {"reason": _worded(row.get("reason"))} for row in paired]
     pairs = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
