@@ -32,7 +32,6 @@ from plumbline.encoders.sharding import (
     Span,
     fill,
     first_named,
-    joined,
     require_shape,
 )
 from plumbline.errors import EncodingError, StorageError, examples
@@ -241,15 +240,15 @@ def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[object], width: 
 
 
 def read_embedded(shards: Sequence[tuple[str, str]], cache: ShardCache) -> NDArray[np.float32]:
-    """Return the (n, d) embeddings of shards that were computed before, in order.
+    """Return the (n, d) embeddings of shards that were computed before, in order; none give (0, 0).
 
     Raises
     ------
     StorageError
         If one is gone, damaged, or holds other bytes than it did.
     """
-    arrays = []
-    for key, sha256 in shards:
+    array, stop = np.empty((0, 0), dtype=np.float32), 0
+    for position, (key, sha256) in enumerate(shards):
         shard = cache.load(key)
         if shard is None or shard.sha256 != sha256:
             raise StorageError(
@@ -259,8 +258,12 @@ def read_embedded(shards: Sequence[tuple[str, str]], cache: ShardCache) -> NDArr
                 expected=f"sha256 {sha256}",
                 hint="materialise `image_embeddings` of this cell again: only this shard is redone",
             )
-        arrays.append(shard.arrays[_ARRAY])
-    return joined(arrays, width=0)
+        rows = shard.arrays[_ARRAY]
+        if position == 0:  # no other has more; pages that nothing is written to take no memory
+            array = np.empty((len(shards) * len(rows), rows.shape[1]), dtype=np.float32)
+        array[stop : stop + len(rows)] = rows
+        stop += len(rows)
+    return array[:stop]
 
 
 # --- Images scored against the texts of prompt suites by a model that must see both, in shards by image

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -110,6 +109,9 @@ class CacheStats:
 class ShardedArray:
     """The shards of one result in row order: cached, or still to be computed.
 
+    Rows lie in one array from the beginning, into which each shard is read or computed: all shards beside it would
+    hold them twice, and what is freed of so many blocks the allocator keeps.
+
     Attributes
     ----------
     name : str
@@ -127,26 +129,37 @@ class ShardedArray:
     def __init__(
         self, name: str, width: int, plan: ShardPlan, key_of: Callable[[Span], str], cache: ShardCache
     ) -> None:
-        self.name, self.width, self.keys = name, width, [key_of(span) for span in plan.shards()]
-        self._shards = {i: shard for i, key in enumerate(self.keys) if (shard := cache.load(key)) is not None}
-        self.missing = [i for i in range(len(self.keys)) if i not in self._shards]
+        self._spans = plan.shards()
+        self.name, self.width, self.keys = name, width, [key_of(span) for span in self._spans]
+        self._rows = np.empty((plan.rows, width), dtype=np.float32)
+        self._digests: dict[int, str] = {}
+        for i, key in enumerate(self.keys):
+            if (shard := cache.load(key)) is not None:
+                self._put(i, shard.arrays[name], shard.sha256)
+        self.missing = [i for i in range(len(self.keys)) if i not in self._digests]
         self.repaired = sum(cache.is_listed(self.keys[i]) for i in self.missing)
 
     def commit(self, position: int, rows: NDArray[np.float32], cache: ShardCache, details: Mapping[str, Any]) -> None:
         """Store the rows of a missing shard."""
-        array = np.ascontiguousarray(rows)
-        self._shards[position] = cache.commit(self.keys[position], {self.name: array}, details=details)
+        shard = cache.commit(self.keys[position], {self.name: np.ascontiguousarray(rows)}, details=details)
+        self._put(position, rows, shard.sha256)
+
+    def _put(self, position: int, rows: NDArray[np.float32], sha256: str) -> None:
+        start, stop = self._spans[position]
+        self._rows[start:stop] = rows
+        self._digests[position] = sha256
 
     @property
     def shards(self) -> tuple[tuple[str, str], ...]:
         """Return (key, sha256) of every shard; all must be there by now."""
-        return tuple((self._shards[i].key, self._shards[i].sha256) for i in range(len(self.keys)))
+        return tuple((key, self._digests[i]) for i, key in enumerate(self.keys))
 
-    @cached_property
+    @property
     def array(self) -> NDArray[np.float32]:
         """Return the (n, width) rows of all shards, which must be there by now."""
-        # Taken out of the shards, which would hold the same rows once more.
-        return joined([self._shards[i].arrays.pop(self.name) for i in range(len(self.keys))], width=self.width)
+        if len(self._digests) < len(self.keys):
+            raise KeyError(f"{len(self.keys) - len(self._digests)} shards of `{self.name}` are not there yet")
+        return self._rows
 
 
 def fill(
@@ -209,14 +222,3 @@ def first_named(names: Sequence[object], bad: NDArray[np.bool_]) -> str:
     """Return the names of the first five of the rows that are marked, for a message."""
     marked = [str(name) for name, is_bad in zip(names, bad, strict=True) if is_bad]
     return ", ".join(marked[:5]) + (" …" if len(marked) > 5 else "")
-
-
-def joined(arrays: list[NDArray[np.float32]], *, width: int) -> NDArray[np.float32]:
-    """Concatenate blocks of rows, taken out of the list, which would hold them once more; none give (0, width)."""
-    whole = np.empty((sum(map(len, arrays)), arrays[0].shape[1] if arrays else width), dtype=np.float32)
-    stop = len(whole)
-    while arrays:
-        block = arrays.pop()
-        whole[stop - len(block) : stop] = block
-        stop -= len(block)
-    return whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -454,15 +454,14 @@ class VariedFaces:
     settings : MetricSettings
     records : DataFrame
         With `image_id`, `dimension`, `set_id`, `gender`, `race` and `level` as a number.
-    outcome : (n, w) float64
-        Template mean of cos(word) - cos(blank).
-    raw : (n, w + 1) float64
-        Template mean of the cosines themselves, the blank first.
+    cosine : (e, n) float64
+        Template mean of the cosine with each word: the blank first, the words of scales with two poles, all others.
+        A row a word, since all that is computed reads a few words of many images.
     valence : (w,) str
-        `positive` or `negative`.
-    by_scale : dict of str to (n, w) float64
-        The outcome with each word of every scale of the suite, those with one pole too (warmth, competence).
-    controls : dict of str to (n, 1) float64
+        `positive` or `negative`, of the words that follow the blank.
+    scales : dict of str to tuple of int
+        Places of the words of every scale of the suite, those with one pole too (warmth, competence).
+    controls : dict of str to (n,) float64
         Template mean of the cosines with prompts that name no trait: `blank`, and where the markedness prompts are
         asked too those that name a gender or race of the dataset, such as `race:White`.
     clusters : (n,) int64
@@ -476,10 +475,9 @@ class VariedFaces:
     common: Row
     settings: MetricSettings
     records: pl.DataFrame
-    outcome: Floats
-    raw: Floats
+    cosine: Floats
     valence: NDArray[np.str_]
-    by_scale: dict[str, Floats]
+    scales: dict[str, tuple[int, ...]]
     controls: dict[str, Floats]
     clusters: NDArray[np.int64]
     few_clusters: Reason | None
@@ -498,6 +496,18 @@ class VariedFaces:
     def varied(self, dimension: str) -> NDArray[np.bool_]:
         """Return the (n,) mask of the faces on which `dimension` is varied."""
         return (self.records["dimension"] == dimension).to_numpy()
+
+    def of_valence(self, valence: str | None) -> tuple[int, ...]:
+        """Return the places of the words of a valence; without one of both."""
+        return tuple(1 + np.flatnonzero(np.isin(self.valence, VALENCES if valence is None else valence)))
+
+    def raw(self, words: Sequence[int], images: NDArray[np.bool_]) -> Floats:
+        """Return the (k, w) cosines of some images with some words."""
+        return np.stack([self.cosine[word][images] for word in words]).T
+
+    def outcome(self, words: Sequence[int], images: NDArray[np.bool_]) -> Floats:
+        """Return the (k, w) cos(word) - cos(blank) of some images and words."""
+        return self.raw(words, images) - self.cosine[0][images][:, None]
 
     def few_images(self, n: int) -> Reason | None:
         """Return the caveat on numbers of few images."""
@@ -528,21 +538,18 @@ def _faces(cell: Cell, logits: SuiteLogits, settings: MetricSettings) -> VariedF
     kept = known & cell.rows(suite.id)
     words, rows = valence_words(suite), np.flatnonzero(kept)
     every = dict.fromkeys(["", *words, *(word for scale in suite.scales.values() for word in scale)])
-    means = dict(zip(every, logits.by_template(tuple(every), template_means, rows).T))
-    raw = np.stack([means[word] for word in ("", *words)], axis=1)
+    cosine = np.ascontiguousarray(logits.by_template(tuple(every), template_means, rows).T)
+    place = {word: i for i, word in enumerate(every)}
     varied = labels.filter(pl.Series(kept))
     clusters = cluster_codes(varied)
     return VariedFaces(
         common=base_row(cell, suite=suite.id, suite_hash=suite.hash),
         settings=settings,
         records=varied,
-        outcome=raw[:, 1:] - raw[:, :1],
-        raw=raw,
+        cosine=cosine,
         valence=np.array([valence for _, valence in words.values()]),
-        by_scale={
-            name: np.stack([means[word] - means[""] for word in scale], axis=1) for name, scale in suite.scales.items()
-        },
-        controls={"blank": means[""][:, None], **_marked(cell, varied, rows)},
+        scales={name: tuple(place[word] for word in scale) for name, scale in suite.scales.items()},
+        controls={"blank": cosine[0], **_marked(cell, varied, rows)},
         clusters=np.arange(varied.height) if clusters is None else clusters,
         few_clusters=few_clusters_reason(clusters),
         clustered=clusters is not None,
@@ -559,7 +566,7 @@ def _marked(cell: Cell, varied: pl.DataFrame, rows: NDArray[np.int64]) -> dict[s
     present = {f"{name}:{label}" for name in ("gender", "race") for label in varied[name].unique()}
     named = {f"{c.category}:{c.word}": None for c in markedness[0].suite.candidates}
     chosen = [name for name in named if name in present]
-    return {name: markedness[0].by_template((name,), template_means, rows) for name in chosen}
+    return {name: markedness[0].by_template((name,), template_means, rows)[:, 0] for name in chosen}
 
 
 # The mean perceived trait at every level
@@ -597,14 +604,14 @@ def _curves(faces: VariedFaces, mask: NDArray[np.bool_], levels: int) -> Iterato
     mean that was taken off (Morey 2008). `raw`: the cosines themselves (figure B.2), also of the blank.
     """
     for valence in VALENCES:
-        words = faces.valence == valence
-        outcome = faces.outcome[mask][:, words].mean(axis=1)
+        words = faces.of_valence(valence)
+        outcome = faces.outcome(words, mask).mean(axis=1)
         yield "less_blank", valence, outcome, 1.0
         if faces.clustered and levels > 1:
             at_common_mean = outcome - _cluster_means(outcome, faces.clusters[mask]) + outcome.mean()
             yield "within_sets", valence, at_common_mean, float(np.sqrt(levels / (levels - 1)))
-        yield "raw", valence, faces.raw[mask, 1:][:, words].mean(axis=1), 1.0
-    yield "raw", "blank", faces.raw[mask, 0], 1.0
+        yield "raw", valence, faces.raw(words, mask).mean(axis=1), 1.0
+    yield "raw", "blank", faces.cosine[0][mask], 1.0
 
 
 def _cluster_means(outcome: Floats, clusters: NDArray[np.int64]) -> Floats:
@@ -632,8 +639,7 @@ def line_rows(faces: VariedFaces, dimension: str) -> Iterator[Row]:
     levels, level_codes = np.unique(level, return_inverse=True)
     for part, valence in product(parts, (None, *VALENCES)):
         chosen = faces.varied(dimension) & _PARTS[part](level)
-        words = np.isin(faces.valence, VALENCES if valence is None else valence)
-        x, outcome, n = level[chosen], faces.outcome[chosen][:, words], int(chosen.sum())
+        x, outcome, n = level[chosen], faces.outcome(faces.of_valence(valence), chosen), int(chosen.sum())
         present, code, _ = occurring_codes(level_codes[chosen])
         each = levels[present]
         means = level_means(code, outcome, levels=each.tolist()).value
@@ -679,22 +685,34 @@ def change_rows(faces: VariedFaces) -> Iterator[Row]:
     in faces of one race and gender, or two races, or the two genders, at one level of one confound. Its size is the
     absolute difference of the outcome, averaged over the words of a valence.
     """
-    confidence = faces.settings.confidence
     confounds = [name for name in faces.dimensions if name not in PROTECTED]
     protected = [name for name in PROTECTED if name in (*faces.dimensions, *faces.labelled)]
     pairs = {name: _pairs(faces, name) for name in (*confounds, *protected)}
     clusters = {name: faces.clusters[of[:, 0]] for name, of in pairs.items()}
-    for valence, definition in product(VALENCES, ("ttest", "cluster")):
+    for valence in VALENCES:
+        words = faces.of_valence(valence)
+        sizes = {name: _changed(faces, of, words) for name, of in pairs.items()}
+        yield from _compared_changes(faces, valence, sizes, clusters, product(confounds, protected))
+
+
+def _compared_changes(
+    faces: VariedFaces,
+    valence: str,
+    sizes: dict[str, Floats],
+    clusters: dict[str, NDArray[np.int64]],
+    compared: Iterable[tuple[str, str]],
+) -> Iterator[Row]:
+    """Give the mean of each attribute's changes, and the comparisons of two; with pairs, and with sets as the unit."""
+    confidence, compared = faces.settings.confidence, list(compared)
+    for definition in ("ttest", "cluster"):
         robust = definition == "cluster"
         note = faces.few_clusters if robust else reason("independent_pairs")
-        outcome = faces.outcome[:, faces.valence == valence]
-        sizes = {name: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for name, p in pairs.items()}
         common = faces.common | {"event": valence, "definition": definition}
         for name, size in sizes.items():
             mean = mean_change(size, clusters=clusters[name] if robust else None, confidence=confidence)
             reasons = joined(mean.reason, note if mean.n else None)
             yield common | mean.columns() | {"metric": "attribute_change", "attribute": name, "reason": reasons}
-        for one, other in product(confounds, protected):
+        for one, other in compared:
             of_both = (clusters[one], clusters[other]) if robust else None
             change = compare_changes(sizes[one], sizes[other], clusters=of_both, confidence=confidence)
             named = {"metric": "confound_vs_protected", "attribute": one, "reference_group": other, "n": change.n}
@@ -710,16 +728,29 @@ def dimension_change_rows(faces: VariedFaces) -> Iterator[Row]:
     prompts that name no trait.
     """
     names = [*faces.dimensions, *(name for name in faces.labelled if name not in faces.dimensions)]
-    outcomes = {**faces.by_scale, **faces.controls}
     for attribute in names:
         pairs = _pairs(faces, attribute)
         clusters = faces.clusters[pairs[:, 0]]
-        for event, outcome in outcomes.items():
-            size = np.abs(outcome[pairs[:, 0]] - outcome[pairs[:, 1]]).mean(axis=1)
+        sizes = {event: _changed(faces, pairs, words) for event, words in faces.scales.items()}
+        for event, outcome in faces.controls.items():
+            sizes[event] = _differences(outcome, pairs)
+        for event, size in sizes.items():
             mean = mean_change(size, clusters=clusters, confidence=faces.settings.confidence)
             reasons = joined(mean.reason, faces.few_clusters if mean.n else None)
             named = {"metric": "attribute_change", "definition": "by_dimension", "attribute": attribute, "event": event}
             yield faces.common | mean.columns() | named | {"reason": reasons}
+
+
+def _changed(faces: VariedFaces, pairs: NDArray[np.int64], words: Sequence[int]) -> Floats:
+    """Return by how much the outcome of the two images of each pair differs, the mean over some words."""
+    total = np.zeros(len(pairs))
+    for word in words:
+        total += _differences(faces.cosine[word] - faces.cosine[0], pairs)
+    return total / len(words)
+
+
+def _differences(values: Floats, pairs: NDArray[np.int64]) -> Floats:
+    return np.abs(values[pairs[:, 0]] - values[pairs[:, 1]])
 
 
 def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
