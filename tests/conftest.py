@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,12 @@ _HOWEVER_LONG = {"deadline": None, "suppress_health_check": [HealthCheck.too_slo
 settings.register_profile("same", derandomize=True, max_examples=50, **_HOWEVER_LONG)
 settings.register_profile("new", max_examples=500, **_HOWEVER_LONG)
 settings.load_profile("same")
+
+
+def pytest_configure():
+    """Hear of Ctrl-C, which a shell lets what it starts in the background ignore: tests send it to themselves."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # One worker imports what all audits need; the other has something to do meanwhile.

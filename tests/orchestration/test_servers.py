@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -111,10 +112,12 @@ def test_a_server_ends_with_a_command_that_was_killed():
     with subprocess.Popen([sys.executable, "-c", _STARTS], stdout=subprocess.PIPE, text=True, cwd=PROJECT) as command:
         server = int(command.stdout.readline())
         command.kill()
-    for _ in range(100):
+    for _ in range(400):
         try:
-            os.kill(server, 0)
-        except ProcessLookupError:
+            stat = Path(f"/proc/{server}/stat").read_text()
+        except OSError:
+            return
+        if stat.rpartition(")")[2].split()[0] == "Z":  # ended, and not yet waited for by whoever took it over
             return
         time.sleep(0.05)
     os.kill(server, signal.SIGKILL)
