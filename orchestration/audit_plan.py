@@ -153,10 +153,10 @@ class AuditPlan:
 
     def out_of_date(self, job: str, partition: str | None) -> dict[str, list[str]]:
         """Return asset -> why it is out of date, of one partition of a job; what was done in this audit is not."""
-        changes = {asset: self._present.changes(asset, partition or "") for asset in self.assets(job)}
-        for asset, why in self._unchecked(job, partition).items():
-            changes[asset] = changes[asset] or why
-        return {a: why for a, why in changes.items() if why and (a, partition or "") not in self._done}
+        to_do = [asset for asset in self.assets(job) if (asset, partition or "") not in self._done]
+        unchecked = self._unchecked(job, partition) if to_do else {}
+        changes = {a: self._present.changes(a, partition or "") or unchecked.get(a, []) for a in to_do}
+        return {asset: why for asset, why in changes.items() if why}
 
     def _unchecked(self, job: str, partition: str | None) -> dict[str, list[str]]:
         """Return assets whose checks have not passed, or were held to other limits -> which; all of a refused cell."""

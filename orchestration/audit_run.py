@@ -262,14 +262,14 @@ class AuditRun:
 
     def _work_on(self, stages: Sequence[Stage], place: WorkPlace) -> None:
         """Work on what is out of date of some stages, their items side by side."""
-        items, titles, current = [], [], list[Callable[[], object]]()
+        items, titles, current = dict[Item, dict[str, list[str]]](), [], list[Callable[[], object]]()
         for stage in stages:
             keys = self._answered(stage.partitions) if stage.job == "language" else stage.partitions
-            listed = [Item(stage.job, key) for key in keys]
-            stale = [item for item in listed if self._plan.out_of_date(*item)]
-            current += [partial(self._runner.report_unchanged, item) for item in listed if item not in stale]
+            looked = {item: self._plan.out_of_date(*item) for item in (Item(stage.job, key) for key in keys)}
+            current += [partial(self._runner.report_unchanged, item) for item, why in looked.items() if not why]
+            stale = {item: why for item, why in looked.items() if why}
             titles += [stage.title] if stale else []
-            items += stale
+            items |= stale
         if not items:
             for report in current:
                 report()

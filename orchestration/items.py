@@ -96,14 +96,20 @@ class ItemRunner:
         self.instance, self.workspace, self.plan = instance, workspace, plan
         self._ran: set[str] = set()
 
-    def run(self, item: Item) -> Done:
+    def run(self, item: Item, stale: dict[str, list[str]] | None = None) -> Done:
         """Compute what is out of date of an item.
 
         In one run where all follows from what is known to have changed; else one after the other, each of what is out
         of date then.
+
+        Parameters
+        ----------
+        stale : dict of str to list of str, optional
+            What is known to be out of date, as `AuditPlan.out_of_date` gives it; it is looked for where it is left out.
         """
         done, plan = Done(), self.plan
-        while stale := plan.out_of_date(*item):
+        stale = plan.out_of_date(*item) if stale is None else stale
+        while stale:
             done.failure = plan.refusal(*item, stale)
             if done.failure is not None:
                 break
@@ -125,6 +131,7 @@ class ItemRunner:
                 done.warnings += run.warnings
             plan.did(one, item.key)
             self._did(one)
+            stale = plan.out_of_date(*item)
         else:
             self.report_unchanged(item)
         self._tidy(item.job)

@@ -47,6 +47,10 @@ class Finished(NamedTuple):
     """that it took"""
 
 
+OutOfDate = Mapping[Item, dict[str, list[str]]]
+"""Item -> asset -> why it is out of date."""
+
+
 class WorkPlace(Protocol):
     """Works on items."""
 
@@ -54,12 +58,14 @@ class WorkPlace(Protocol):
     """of items at once"""
 
     def run(
-        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+        self, items: OutOfDate, weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
     ) -> Iterator[Finished]:
         """Work on all of them, in whatever order, and yield each once it has ended.
 
         Parameters
         ----------
+        items : mapping of Item to dict
+            With what is out of date of each.
         meanwhile : sequence of callable
             What this process has to do beside it, in short steps that do not depend on the items.
         """
@@ -75,7 +81,7 @@ class ThisProcess:
         self._runner = runner
 
     def run(
-        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+        self, items: OutOfDate, weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
     ) -> Iterator[Finished]:
         """Work on the items, those of a model one after the other."""
         for step in meanwhile:
@@ -86,7 +92,7 @@ class ThisProcess:
             assert item is not None, "nobody else works here"
             waiting.remove(item)
             held, began = item.model, time.monotonic()
-            done = self._runner.run(item)
+            done = self._runner.run(item, items[item])
             yield Finished(item, done, time.monotonic() - began)
 
 
@@ -202,7 +208,7 @@ class Workers:
         return _Worker(number, process, ours)
 
     def run(
-        self, items: Sequence[Item], weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
+        self, items: OutOfDate, weights: Mapping[Item, float], *, meanwhile: Sequence[Callable[[], object]] = ()
     ) -> Iterator[Finished]:
         """Work on the items; those of a model in one worker as far as the others have something to do.
 
@@ -231,7 +237,9 @@ class Workers:
                     began[item] = time.monotonic()
                     worker.item, worker.model = item, item.model
                     with suppress(BrokenPipeError):  # it is gone, and noticed below
-                        worker.pipe.send(_Order(item, frozenset(self.runner.plan.anew), cores))
+                        # One that is tried again may have been computed in part.
+                        known = items[item] if tries[item] == 1 else None
+                        worker.pipe.send(_Order(item, known, frozenset(self.runner.plan.anew), cores))
             busy = {worker.pipe: worker for worker in self._workers if worker.item}
             answered = wait(list(busy), timeout=0 if beside else None)
             if not answered:
@@ -332,9 +340,10 @@ class _Given(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """An item for a worker, what this audit has made so far, and the cores that it may use."""
+    """An item for a worker, with what is out of date of it, what this audit has made so far, and the cores to use."""
 
     item: Item
+    stale: dict[str, list[str]] | None
     anew: frozenset[tuple[str, str]]
     cores: int
 
@@ -369,7 +378,7 @@ def _work(pipe: Connection, given: _Given) -> None:
                 share_cores(order.cores)
                 plan.look_again()
                 plan.anew = set(order.anew)
-                pipe.send(runner.run(order.item))
+                pipe.send(runner.run(order.item, order.stale))
     except (EOFError, KeyboardInterrupt, ConnectionError):
         pass
     except PlumblineError as error:

@@ -102,7 +102,7 @@ class Runner:
         self.workspace = SimpleNamespace(audit=SimpleNamespace(lvlms={}, device="cpu"))
         self.plan = SimpleNamespace(anew=set(), did=None)
 
-    def run(self, item):
+    def run(self, item, stale=None):
         self.log.append(item.key)
         return Done()
 
@@ -130,6 +130,7 @@ def test_what_is_to_be_done_meanwhile_is_done_once_and_in_order(place, steps):
     log, done = [], []
     worked = place(Runner(log))
     with worked if isinstance(worked, workers.Workers) else nullcontext():
-        finished = [*worked.run([A1, B1, C1], {}, meanwhile=[partial(done.append, i) for i in range(steps)])]
+        beside = [partial(done.append, i) for i in range(steps)]
+        finished = [*worked.run({A1: {}, B1: {}, C1: {}}, {}, meanwhile=beside)]
     assert {each.item for each in finished} == {A1, B1, C1} and len(log) == 3
     assert done == [*range(steps)]
