@@ -102,13 +102,15 @@ def simulated(folder: Path, devices: int, seconds: float) -> None:
         f"        import time\n        time.sleep(len(batch) * {seconds / _IMAGES})\n",
     )
     encoders = {}
-    for number in range(2 * devices):
+    audited = [f"e{number}" for number in range(2 * devices)]
+    # The labeller embeds the images before any cell: one that was audited too would leave a device without work.
+    for number, name in enumerate(("labels", *audited)):
         checkpoint = shutil.copytree(
             project / "plumbline/world/checkpoints/small-control-3k", folder / "checkpoints" / str(number)
         )
         with (checkpoint / "open_clip_config.json").open("a") as config:
             config.write(" " * (number + 1))  # another checkpoint: embeddings are kept by content
-        encoders[f"e{number}"] = {"address": f"local-dir:{checkpoint}"}
+        encoders[name] = {"address": f"local-dir:{checkpoint}"}
     times = {}
     for number in (devices, 1):
         content = {
@@ -117,8 +119,9 @@ def simulated(folder: Path, devices: int, seconds: float) -> None:
             "statistics": {"resamples": 100, "permutations": 100},
             "datasets": {"visitors": yaml.safe_load((PROJECT / "audit.yaml").read_text())["datasets"]["visitors"]},
             "encoders": encoders,
+            "labeller": "labels",
             "mitigations": {},
-            "audit": [{"suites": ["crime"]}],
+            "audit": [{"encoders": audited, "suites": ["crime"]}],
         }
         settings = folder / f"simulated-{number}.yaml"
         settings.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
