@@ -27,7 +27,8 @@ from resources.workspace import Workspace
 EFFICIENCY = 0.9
 """That simulated devices must reach."""
 _STAGE = "audit cells"
-_IMAGES = 270
+_IMAGES = 300
+"""Of the dataset: a cell sleeps for each."""
 _OF_THE_AUDIT = ["cell_id", "audit_id"]
 
 
