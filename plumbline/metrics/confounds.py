@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -692,7 +692,7 @@ def change_rows(faces: VariedFaces) -> Iterator[Row]:
     for valence in VALENCES:
         words = faces.of_valence(valence)
         sizes = {name: _changed(faces, of, words) for name, of in pairs.items()}
-        yield from _compared_changes(faces, valence, sizes, clusters, product(confounds, protected))
+        yield from _compared_changes(faces, valence, sizes, clusters, [*product(confounds, protected)])
 
 
 def _compared_changes(
@@ -700,10 +700,10 @@ def _compared_changes(
     valence: str,
     sizes: dict[str, Floats],
     clusters: dict[str, NDArray[np.int64]],
-    compared: Iterable[tuple[str, str]],
+    compared: Sequence[tuple[str, str]],
 ) -> Iterator[Row]:
     """Give the mean of each attribute's changes, and the comparisons of two; with pairs, and with sets as the unit."""
-    confidence, compared = faces.settings.confidence, list(compared)
+    confidence = faces.settings.confidence
     for definition in ("ttest", "cluster"):
         robust = definition == "cluster"
         note = faces.few_clusters if robust else reason("independent_pairs")
