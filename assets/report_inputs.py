@@ -15,6 +15,7 @@ from assets.model_addresses import lvlm_address
 from plumbline.catalog.suites import Suite, load_suite
 from plumbline.config.own import own_questions
 from plumbline.datasets.extended import label_shares
+from plumbline.datasets.grouping import UNGROUPED_SCHEMA, with_groups_left
 from plumbline.encoders.families import FAMILIES
 from plumbline.generators.stored_answers import STORED
 from plumbline.language.registry import LANGUAGE_FAMILIES
@@ -128,6 +129,7 @@ def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
         accepted=committed.rows,
         digest=committed.details["dataset_digest"],
         quarantined=lake.read_table("quarantine", partition=dataset),
+        without_group=with_groups_left(pl.DataFrame(committed.details["ungrouped"], schema=UNGROUPED_SCHEMA), records),
         label_shares=pl.concat(shares),
         label_errors=errors,
         checks=_checks(workspace, dataset),

@@ -17,7 +17,7 @@ from plumbline.commands.places import dataset_place, here
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.entries import Predictions
-from plumbline.datasets.grouping import UNGROUPED
+from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
 from plumbline.datasets.records import UnmappedValues
 from plumbline.encoders.folders import CONFIGURATIONS
@@ -213,7 +213,7 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
             if values is None
             else _unmapped_words(dataset, row["attribute"], values, least=seen.least_shown)
         )
-        if row["code"] == "small_group" and row["rows"] >= seen.least_shown:
+        if row["code"] == SMALL_GROUP and row["rows"] >= seen.least_shown:
             # A large group is left out where it alone would tell who is in the small one.
             why += (
                 f"; name the values to compare in `datasets.{dataset}.map.values.{row['attribute']}` to keep the large"
@@ -222,7 +222,7 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
     codes = seen.ungrouped.select("attribute", "code").to_dicts()
     for groups in seen.groups:
         if len(groups.names) < 2:
-            small = {"attribute": groups.attribute, "code": "small_group"}
+            small = {"attribute": groups.attribute, "code": SMALL_GROUP}
             hint = "; `map.min_shown: 1` shows small groups" if small in codes else ""
             lost = f"one group of it is left, so that it is not compared{hint}"
             say(f"  {attribute_title(groups.attribute)}: {lost}", style="yellow")

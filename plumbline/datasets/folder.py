@@ -17,6 +17,7 @@ from plumbline.catalog.suites import load_suite, trident_class_sets
 from plumbline.config.parts import Part, unfit
 from plumbline.datasets.grouping import (
     AGE_BANDS,
+    SMALL_GROUP,
     UNGROUPED_SCHEMA,
     UNMAPPED,
     crossed_name,
@@ -356,7 +357,7 @@ class MappedFolder(Reader):
         groups = [column for column in audited_attributes(records) if column in self._map.attributes]
         crosses = self._map.crossed
         records, lost = without_small_groups(records, groups, crosses, least=self.least_shown)
-        left_out |= {(column, "small_group"): rows for column, rows in lost.items()}
+        left_out |= {(column, SMALL_GROUP): rows for column, rows in lost.items()}
         rows = [(column, code, number) for (column, code), number in left_out.items() if number]
         return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")
 

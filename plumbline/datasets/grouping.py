@@ -25,14 +25,26 @@ UNMAPPED = "\0"
 UNGROUPED_SCHEMA: Schema = {"attribute": pl.String, "code": pl.String, "rows": pl.Int64}
 """Accepted rows without a group in an attribute, by reason (`UNGROUPED`)."""
 
+SMALL_GROUP = "small_group"
+
 UNGROUPED: dict[str, str] = {
     "missing": "the table holds no value",
     "unmapped": "the value is not among those that `map.values` names",
     "not_a_number": "the value is no number",
     "out_of_range": "the number lies in no bin",
-    "small_group": "the group has fewer images than `map.min_shown`, or would show one that has",
+    SMALL_GROUP: "the group has fewer images than `map.min_shown`, or would show one that has",
 }
 """Why a row has no group."""
+
+
+WITHOUT_GROUP_SCHEMA: Schema = UNGROUPED_SCHEMA | {"groups": pl.Int64}
+"""The same, with how many groups the attribute still has."""
+
+
+def with_groups_left(ungrouped: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+    """Return `WITHOUT_GROUP_SCHEMA` of `UNGROUPED_SCHEMA` and the accepted rows, which have a column an attribute."""
+    left = {name: records[name].drop_nulls().n_unique() for name in ungrouped["attribute"].unique()}
+    return ungrouped.with_columns(groups=pl.col("attribute").replace_strict(left, return_dtype=pl.Int64))
 
 
 def rows_without_group(ungrouped: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from plumbline.datasets.grouping import UNGROUPED_SCHEMA, crossed_name, without_small_groups
+from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED_SCHEMA, crossed_name, without_small_groups
 from plumbline.datasets.records import RECORD_SCHEMA, Declaration, Entry, Reader, Refusal, audited_attributes
 from plumbline.errors import ImageRejected
 from plumbline.own_code import OwnCode, broken, called, own_code
@@ -54,7 +54,7 @@ class OwnReader(Reader):
         pair = ("race", "gender")
         crosses = {crossed_name(pair): pair} if {*pair} <= {*groups} else {}
         records, lost = without_small_groups(records, groups, crosses, least=self.least_shown)
-        rows = [(name, "small_group", number) for name, number in lost.items() if number]
+        rows = [(name, SMALL_GROUP, number) for name, number in lost.items() if number]
         return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")
 
 

@@ -18,6 +18,7 @@ from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.config.audit import Audit as AuditFile
 from plumbline.config.own import own_metrics, own_questions, require_own_code
 from plumbline.datasets.extended import label_shares
+from plumbline.datasets.grouping import with_groups_left
 from plumbline.datasets.ingestion import dataset_digest, ingest
 from plumbline.datasets.preview import require_fit
 from plumbline.datasets.records import Ingested, Reader
@@ -367,6 +368,7 @@ def _described(audit: AuditFile, dataset: str, data: _Data) -> DatasetSummary:
         accepted=ingested.records.height,
         digest=data.digest,
         quarantined=ingested.quarantine,
+        without_group=with_groups_left(ingested.ungrouped, ingested.records),
         label_shares=label_shares(ingested.records, declaration, entry.balance, composite=False),
         planted=entry.root.startswith(PLANTED),
         absent_identities=declaration.identity_file if lacks_sets else None,

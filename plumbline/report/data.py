@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from plumbline.catalog.suites import Suite
+from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.report.charts.labels import OVERALL, is_outside
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
@@ -174,6 +175,9 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
         )
         rows = dataset.quarantined.height
         findings.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
+    findings += [
+        _without_group(dataset, rows) for _, rows in dataset.without_group.group_by("attribute", maintain_order=True)
+    ]
     if dataset.absent_identities and not dataset.planted:
         text = (
             f"{dataset.id}: {dataset.absent_identities} is not there, so that several pictures of one person count as "
@@ -185,6 +189,23 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
     if worst.height > 1 and worst["rate"][0] > 0:
         findings.append(_label_error(dataset, worst, reading))
     return findings
+
+
+def _without_group(dataset: DatasetSummary, rows: pl.DataFrame) -> Finding:
+    """Say how many images an attribute leaves out, and whether it can still be compared."""
+    attribute, lost = attribute_title(rows["attribute"][0]), int(rows["rows"].sum())
+    compared = rows["groups"][0] > 1
+    # How many are in a group that is too small to be shown is not told: it would be told in another way.
+    told = "" if SMALL_GROUP in rows["code"] else " ({})"
+    reasons = "; ".join(UNGROUPED[row["code"]] + told.format(count(row["rows"])) for row in rows.to_dicts())
+    alone = "" if compared else " Fewer than two groups are left, so that nothing is compared by it."
+    text = (
+        f"{dataset.id}: {count(lost)} of {count(dataset.accepted)} images are in no group of {attribute}, and in no "
+        f"number by it: {reasons}.{alone}"
+    )
+    # What an audit was to compare and did not is more than a gap in its labels.
+    tone, short = ("data", "Images in no group") if compared else ("undefined", f"Not compared: {attribute}")
+    return _data(dataset, tone, short, text, count(lost), lost / max(1, dataset.accepted))
 
 
 def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:

@@ -10,6 +10,7 @@ import polars as pl
 from plumbline.catalog.schema import QUARANTINE_SCHEMA, Schema
 from plumbline.catalog.suites import Suite
 from plumbline.datasets.extended import LABEL_SHARES_SCHEMA
+from plumbline.datasets.grouping import WITHOUT_GROUP_SCHEMA
 from plumbline.errors import MetricError
 from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
@@ -80,8 +81,9 @@ class DatasetSummary:
     ----------
     listed, accepted : int
         Images the index or folder lists, and those that were accepted; the rest is in `quarantined`.
-    quarantined, label_shares, label_errors, checks : DataFrame
-        Columns of `QUARANTINE_SCHEMA`, `LABEL_SHARES_SCHEMA`, `LABEL_ERRORS_SCHEMA`, `CHECKS_SCHEMA`.
+    quarantined, without_group, label_shares, label_errors, checks : DataFrame
+        Columns of `QUARANTINE_SCHEMA`, `WITHOUT_GROUP_SCHEMA`, `LABEL_SHARES_SCHEMA`, `LABEL_ERRORS_SCHEMA`,
+        `CHECKS_SCHEMA`.
     planted : bool
         True for drawn faces with known biases, so that no reader takes them for people.
     absent_identities : str or None
@@ -94,6 +96,7 @@ class DatasetSummary:
     accepted: int
     digest: str
     quarantined: pl.DataFrame = field(default_factory=lambda: _empty(QUARANTINE_SCHEMA))
+    without_group: pl.DataFrame = field(default_factory=lambda: _empty(WITHOUT_GROUP_SCHEMA))
     label_shares: pl.DataFrame = field(default_factory=lambda: _empty(LABEL_SHARES_SCHEMA))
     label_errors: pl.DataFrame = field(default_factory=lambda: _empty(LABEL_ERRORS_SCHEMA))
     checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
@@ -103,6 +106,7 @@ class DatasetSummary:
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""
         _require(self.quarantined, QUARANTINE_SCHEMA, what="quarantined")
+        _require(self.without_group, WITHOUT_GROUP_SCHEMA, what="without_group")
         _require(self.label_shares, LABEL_SHARES_SCHEMA, what="label_shares")
         _require(self.label_errors, LABEL_ERRORS_SCHEMA, what="label_errors")
         _require(self.checks, CHECKS_SCHEMA, what="checks")

@@ -10,6 +10,7 @@ from scorecard_rows import UNSURE, answer, frame
 from synthetic_table import GRID, planted_truth, synthetic_table
 
 from plumbline.catalog.schema import metric_frame, row_ids
+from plumbline.datasets.grouping import WITHOUT_GROUP_SCHEMA
 from plumbline.errors import MetricError
 from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
@@ -192,6 +193,18 @@ def test_data_findings_name_failed_checks_quarantine_and_label_errors(inputs):
     of_people = replace(inputs.datasets[0], planted=False, absent_identities="identity.txt")
     lacking = data_findings(replace(inputs, datasets=(of_people,)))
     assert any(f"{of_people.id}: identity.txt is not there, so that several" in each.sentence for each in lacking)
+    rows = [("gender", "missing", 2, 1), ("gender", "small_group", 30, 1), ("race", "missing", 1200, 7)]
+    without = pl.DataFrame(rows, schema=WITHOUT_GROUP_SCHEMA, orient="row")
+    lacking = data_findings(replace(inputs, datasets=(replace(of_people, without_group=without),)))
+    gender, race = (
+        next(each for each in lacking if f"no group of {name}" in each.sentence) for name in ("gender", "race")
+    )
+    assert (gender.tone, gender.short) == ("undefined", "Not compared: gender")
+    assert f"{of_people.id}: 32 of 2,100 images are in no group of gender, and in no number by it" in gender.sentence
+    assert "nothing is compared by it" in gender.sentence
+    assert "30" not in gender.sentence
+    assert "the table holds no value (1,200)." in race.sentence
+    assert race.tone == "data"
     assert "planted-utkface: 1 of 2 data checks failed: gender balance." in told
     assert "3 of 2,103 listed images were quarantined" in told
     assert "East Asian: 5.0%" in told
