@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 
 ForceOption = Annotated[
-    list[str] | None, typer.Option(help="An asset that is computed again even if it is up to date; repeatable.")
+    list[str] | None,
+    typer.Option(
+        help="An asset that is computed again even if it is up to date, from the vectors and answers that are stored; "
+        "repeatable."
+    ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and why; compute nothing.")]
 _MOST_NAMED = 3
