@@ -42,7 +42,8 @@ coverage: $(READY)  ## the tests again, refusing less than 90% branch coverage o
 	$(TESTS) --cov --cov-report=
 
 test-all: $(READY)  ## the tests, on new examples, and the slow suite
-	$(BIN)/python -m pytest --hypothesis-profile=new
+	$(TESTS) --hypothesis-profile=new
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m slow --durations=20 --hypothesis-profile=new
 
 check: $(READY)  ## ruff, import-linter, circles of imports, dead names, mypy
 	$(BIN)/ruff check .

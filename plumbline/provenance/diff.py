@@ -384,10 +384,11 @@ BEFORE = "before"
 
 REGRESSED, WORSE, BETTER, NEITHER = "worse than allowed", "worse", "better", "neither better nor worse"
 APPEARED, VANISHED = "appeared", "vanished"
-VERDICTS = (REGRESSED, WORSE, BETTER, NEITHER, APPEARED, VANISHED)
+UNSURE = "no evidence of a change"
+VERDICTS = (REGRESSED, WORSE, BETTER, NEITHER, APPEARED, VANISHED, UNSURE)
 """What became of a number, in the order in which it is told: there is evidence that it changed, and it moved away from
-what is fair by more than is allowed, by less or of a metric without a limit, towards it, or has no direction; or it is
-defined on one side only."""
+what is fair by more than is allowed, by less or of a metric without a limit, towards it, or has no direction; it is
+defined on one side only; or it was tested, and there is no evidence that it changed."""
 
 
 def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
@@ -407,7 +408,7 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     Returns
     -------
     DataFrame
-        The rows with a last column `verdict`, one of `VERDICTS` or null: no evidence of a change. Sorted by verdict,
+        The rows with a last column `verdict`, one of `VERDICTS` or null: not tested, or not told. Sorted by verdict,
         then by the change as a multiple of what is allowed, then of the half of its interval that is towards 0.
     """
     headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
@@ -424,7 +425,9 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
         .when(old & ~new)
         .then(pl.lit(VANISHED))
         .when(~evident.fill_null(value=False))
-        .then(None)
+        .then(
+            pl.when(pl.col("value").is_finite() & (pl.col("value") != 0) & pl.col("q").is_finite()).then(pl.lit(UNSURE))
+        )
         .when(away > limit)
         .then(pl.lit(REGRESSED))
         .when(away > 0)

@@ -18,6 +18,7 @@ from plumbline.provenance.diff import (
     ONE_SIDE,
     PAIRED,
     REGRESSED,
+    UNSURE,
     VANISHED,
     WORSE,
 )
@@ -39,6 +40,8 @@ TITLES = {
     APPEARED: "Appeared: undefined or not asked before",
     VANISHED: "Vanished: undefined or no longer asked",
 }
+TITLE_OF_UNSURE = "No evidence of a change, the smallest q first"
+MOST_UNSURE = 10
 _UNITS = {"share": "shares", "number": "other numbers"}
 _RATIOS = ("impact_ratio", "bias_size_elbow", "confound_r_squared", "text_axis_share")
 _SHARES = frozenset(
@@ -157,13 +160,15 @@ class Changes:
 
     @property
     def listings(self) -> list[tuple[str, Listing]]:
-        """Return what changed, with titles: first what got worse, last what appeared and what vanished."""
+        """Return what changed, with titles: first what got worse, last what shows no evidence of a change."""
         by_verdict = [(verdict, self._of(verdict)) for verdict in TITLES]
-        return [
+        listings = [
             (TITLES[verdict], _one_sided(rows) if verdict in (APPEARED, VANISHED) else _listing(rows))
             for verdict, rows in by_verdict
             if rows.height
         ]
+        unsure = self._of(UNSURE).sort("q", "p", nulls_last=True, maintain_order=True)
+        return [*listings, (TITLE_OF_UNSURE, _listing(unsure, most=MOST_UNSURE))] if unsure.height else listings
 
     @property
     def pictures(self) -> list[Chart]:
@@ -219,7 +224,7 @@ class Changes:
         return Listing(("Dataset", "Model", "Suite", "From → to", "Images"), rows, frozenset({4}), _cut(counted.height))
 
 
-def _listing(chosen: pl.DataFrame) -> Listing:
+def _listing(chosen: pl.DataFrame, *, most: int = LONGEST) -> Listing:
     named = _names_models(chosen)
     rows = [
         (
@@ -230,10 +235,10 @@ def _listing(chosen: pl.DataFrame) -> Listing:
             "–" if row["q"] is None else bare_p(row["q"]),
             row["compared"],
         )
-        for row in chosen.head(LONGEST).to_dicts()
+        for row in chosen.head(most).to_dicts()
     ]
     heads = ("What", *_model_head(named), "Dataset", "Before", "After", "Change [interval]", "q", "Compared")
-    return Listing(heads, rows, frozenset(range(2 + named, 6 + named)), _cut(chosen.height))
+    return Listing(heads, rows, frozenset(range(2 + named, 6 + named)), _cut(chosen.height, most))
 
 
 def _one_sided(chosen: pl.DataFrame) -> Listing:
@@ -315,8 +320,8 @@ def change_title(row: Row) -> str:
     return title if implied else f"{title} ({suite_title(row['suite'])})"
 
 
-def _cut(rows: int) -> str:
-    return f"The first {LONGEST} of {count(rows)}." if rows > LONGEST else ""
+def _cut(rows: int, most: int = LONGEST) -> str:
+    return f"The first {most} of {count(rows)}." if rows > most else ""
 
 
 MOST_DOTS = 16

@@ -72,6 +72,16 @@ def test_that_nothing_got_worse_is_said(rows, said):
     assert said in render_changes(changes(rows), title="What changed")
 
 
+def test_numbers_without_evidence_are_shown_by_how_near_they_come():
+    rows = [difference(q=(9 - i) / 10, event=f"e{i}", **MILD) for i in range(9)]
+    rows += [difference(q=0.99, condition="after"), difference(q=0.9, value=0.0, worse=0.0, event="same"), *rows[:3]]
+    title, listing = changes(rows).listings[-1]
+    assert title == "No evidence of a change, the smallest q first"
+    assert [row[0].split(", ")[1] for row in listing.rows][:4] == ["e8", "e7", "e6", "e5"]
+    assert (len(listing.rows), listing.note) == (10, "The first 10 of 12.")
+    assert "+0.10 [0.05" in in_the_terminal(changes(rows[:1]))
+
+
 UNKNOWN = "crime on faces|clip, since its prompts changed"
 
 
@@ -150,11 +160,12 @@ def test_what_got_worse_is_told_before_what_got_better_and_what_appeared_last():
     found = changes(rows)
     titles = [(title, [row[0] for row in listing.rows]) for title, listing in found.listings]
     assert [title.split()[0].strip(",:") for title, _ in titles] == [
-        "Worse", "Worse", "Better", "Changed", "Appeared", "Vanished",
+        "Worse", "Worse", "Better", "Changed", "Appeared", "Vanished", "No",
     ]  # fmt: skip
     assert [[what.split(", ")[1] for what in whats] for _, whats in titles[:3]] == [
         ["worst", "worse"], ["little", "mild"], ["better"],
     ]  # fmt: skip
+    assert [row.split(", ")[1] for row in titles[-1][1]] == ["by chance"]
     assert found.regressed == 2
     assert "2 numbers are worse than before by more than is allowed: the first is" in found.summary
     assert f"{titles[0][1][0]} on " in found.summary
