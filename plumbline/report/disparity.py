@@ -12,7 +12,6 @@ import polars as pl
 
 from plumbline import reasons
 from plumbline.catalog.suites import VARIANT_SUITES
-from plumbline.report.charts.outcomes import skew_rows
 from plumbline.report.evidence import evidence, finding_of, titled, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.reading import Reading
@@ -65,38 +64,54 @@ class Disparity:
         """Return the other readings that are defined, that of the same kind first."""
         return [row for row in (self.smoothed, self.parity) if row is not None and defined(row["value"])]
 
+    def told(self, reading: Reading) -> Row:
+        """Return the reading that speaks.
+
+        Max Skew does where it is evidence, where no image got the label, or where all its pairs are defined and no
+        other reading is evidence. Otherwise a reading that is evidence speaks, the smoothed skew before the parity
+        difference; without one, the smoothed skew (the parity difference, where there is none) says that there is no
+        evidence over all groups.
+        """
+        # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
+        sure = [other for other in self.others if evidence(other, reading)]
+        if (evidence(self.skew, reading) and defined(self.skew["value"])) or self.never:
+            return self.skew
+        return next(iter(sure or (self.others if self.partial else [])), self.skew)
+
+    @property
+    def never(self) -> bool:
+        """Return whether no image got the label."""
+        row = self.skew
+        return defined(row["value"]) and reasons.find(row["reason_codes"], "event_never_happens") is not None
+
 
 def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], reading: Reading) -> Finding | None:
     """Return the finding of another reading where Max Skew alone would say too little; None where it says enough.
 
-    Max Skew says enough where it is evidence, or where all its pairs are defined and no other reading is evidence.
-    Where no image got the label, nothing is compared, and that is said. Otherwise a reading that is evidence speaks,
-    the smoothed skew before the parity difference; without one, the smoothed skew (the parity difference, where there
-    is none) says that there is no evidence over all groups.
+    Which reading speaks is said by `Disparity.told`. Where no image got the label, nothing is compared, and that is
+    said.
 
     Parameters
     ----------
     what : str
         Such as `race skew in crime labels`.
     """
-    row = found.skew
-    # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
-    sure = [other for other in found.others if evidence(other, reading)]
-    if evidence(row, reading) and defined(row["value"]):
-        return None
-    if defined(row["value"]) and reasons.find(row["reason_codes"], "event_never_happens") is not None:
-        event, by = event_title(row["event"], row["suite"]), attribute_title(row["attribute"])
-        says = f"On {row['dataset']}, {row['model']} gives {event} to no image: there is nothing to compare by {by}."
-        nothing = finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: no image got the label")
-        return replace(nothing, sentence=says)
-    if not sure and not found.partial:
-        return None
-    if not sure and not found.others:
+    row, told = found.skew, found.told(reading)
+    if told is row:
+        if found.never:
+            event, by = event_title(row["event"], row["suite"]), attribute_title(row["attribute"])
+            says = (
+                f"On {row['dataset']}, {row['model']} gives {event} to no image: there is nothing to compare by {by}."
+            )
+            nothing = finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: no image got the label")
+            return replace(nothing, sentence=says)
+        if not found.partial or (defined(row["value"]) and evidence(row, reading)):
+            return None
         return finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: undefined")
-    strongest, tone = (sure[0], "bias") if sure else (found.others[0], "none")
-    measure = SMOOTHED if strongest["metric"] == "max_skew" else PARITY
+    tone = "bias" if evidence(told, reading) else "none"
+    measure = SMOOTHED if told["metric"] == "max_skew" else PARITY
     short = f"{titled(tone, what)}, {measure}"
-    return finding_of(strongest, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
+    return finding_of(told, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
 
 
 # --- What is said of harmful labels that have no skew, such as animals: where the shares of groups lie
@@ -145,6 +160,13 @@ def _finding(row: Row, reading: Reading) -> Finding:
 
 
 # --- What the rows of Max Skew say: a finding a model, dataset, event and attribute.
+
+
+def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
+    """Return the plain-audit Max Skew rows of a dataset: default definition, main suites, single attributes."""
+    rows = where(table, metric="max_skew", definition="mean_over_pairs", dataset=dataset, condition="before")
+    attributes = [a for a in rows["attribute"].drop_nulls().unique().to_list() if not is_composite(a)]
+    return rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)), pl.col("attribute").is_in(attributes))
 
 
 def skew_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:

@@ -61,6 +61,11 @@ WORDS: tuple[tuple[str, str], ...] = (
         "what is called evidence 5% at most is chance, on average. So a number whose interval excludes 0 may be no "
         "evidence.",
     ),
+    ("n", "How many images a number rests on; where several show one person or one scene, how many such sets."),
+    (
+        "80% power",
+        "A difference of that size is found by four of five such audits. Smaller ones may be there and not be seen.",
+    ),
     (
         "Max Skew",
         "How much more often one group gets a label than another: +155% is 2.55 times as often. Over more than two "
@@ -177,7 +182,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
     ranked = in_rank_order([*findings(picked, as_told), *words])
     beside = [*data_findings(inputs), *check_findings(inputs.lvlms)]
     leading = _broad(in_rank_order([*headlines(ranked), *beside]), _MOST_OF_TONE, MOST_FINDINGS)
-    sections = {model: _own(ranked, model) for model in asked_models(card)}
+    sections = {model: _own(ranked, model, card) for model in asked_models(card)}
     reported = [*leading, *(f for of_model in sections.values() for f in of_model)]
     sentences = Sentences(table, picked, reported, as_told)
     return Front(
@@ -215,7 +220,8 @@ def affected(cells: Iterable[Mapping[str, Any]]) -> str:
     for cell in cells:
         question = question_of(cell["question"])
         of = people if question.kind == "generator" else partial(faces_of, cell["attribute"])
-        whom = f": {of(cell['group'])}{and_more(cell['tied'])}{' in front' * question.ranks}" if cell["group"] else ""
+        place = (" in front" if cell["value"] > 0 else " behind") if question.ranks else ""
+        whom = f": {of(cell['group'])}{and_more(cell['tied'])}{place}" if cell["group"] else ""
         by = f" by {attribute_title(question.attribute)}" if question.attribute else ""
         named.append(f"{question.topic}{by}{whom}")
     return "; ".join(named)
@@ -290,7 +296,7 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     others = f"; {listed(without)} {_shows(without)} none" if 0 < len(without) <= MOST_NAMED else ""
     if len(tested) == 2 and len(without) == 1:
         other = next(cell for cell in tested if cell["state"] != "evidence")
-        near = or_nan(other["ci_high"]) >= or_nan(worst["ci_low"]) and other["dataset"] == worst["dataset"]
+        near = or_nan(other["ci_high"]) >= or_nan(worst["ci_low"]) and _same_reading(other, worst)
         but = ", but its interval overlaps: that is no evidence that the two differ" if near else ""
         return [first, f"{without[0]} shows no evidence of it{but}.{_larger(worst, measured)}"]
     same = f"{_shows(measured)} evidence of unequal {topics([worst])}"
@@ -300,7 +306,7 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
 def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> str:
     """Say that models have larger values than the worst, or intervals that reach its own, and what that means."""
     elsewhere = [cell for cell in measured if cell["dataset"] != worst["dataset"]]
-    on_the_same = [cell for cell in measured if cell["dataset"] == worst["dataset"] and cell is not worst]
+    on_the_same = [cell for cell in measured if cell is not worst and _same_reading(cell, worst)]
     words = _larger_on_the_same(worst, on_the_same)
     smaller = [cell for cell in on_the_same if abs(cell["value"]) <= abs(worst["value"])]
     near = [cell for cell in smaller if or_nan(cell["ci_high"]) >= or_nan(worst["ci_low"])]
@@ -311,6 +317,11 @@ def _larger(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> 
         many = elsewhere[0]["model"] if len(elsewhere) == 1 else f"{len(elsewhere)} models"
         words += f" {many}, asked on other images, {'is' if len(elsewhere) == 1 else 'are'} not compared."
     return words
+
+
+def _same_reading(cell: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether the sizes of two cells of one question can be held against each other."""
+    return all(cell[name] == other[name] for name in ("dataset", "metric", "definition"))
 
 
 def _larger_on_the_same(worst: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> str:
@@ -450,7 +461,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     lines += [could_have_seen(cell) for cell in quiet if defined(cell["smallest_detectable"])][:1]
     for cell in where(cells_of_model, state="measured").to_dicts():
         question = question_of(cell["question"])
-        ends = interval_text(cell) or no_interval({**cell, "metric": question.metric})
+        ends = interval_text(cell) or no_interval(cell)
         groups = f": {cell['groups']}" if cell["groups"] else ""
         lines.append(f"{question.title}: {value_text(cell)} ({ends}; {cell['dataset']}){groups}.")
     if kind == "encoder" and evident:
@@ -471,7 +482,8 @@ def _is_control(model: str, inputs: ReportInputs) -> bool:
 
 def _is_largest(cell: Mapping[str, Any], card: pl.DataFrame) -> bool:
     """Return whether a model's value is the largest of three or more on a dataset."""
-    values = where(card, question=cell["question"], dataset=cell["dataset"])["value"].abs().drop_nans()
+    same = {name: cell[name] for name in ("question", "dataset", "metric", "definition")}
+    values = where(card, **same)["value"].abs().drop_nans()
     return len(values) > 2 and abs(cell["value"]) == values.max()
 
 
@@ -482,8 +494,14 @@ _MOST_OF_TONE = {"refused": 1, "bias": 7, "difference": 1, "undefined": 1, "data
 _OF_MODEL = dict.fromkeys(DIFFERENCES, MOST_OF_MODEL)
 
 
-def _own(found: Sequence[Finding], model: str) -> list[Finding]:
-    return _broad([finding for finding in found if finding.model == model], _OF_MODEL, MOST_OF_MODEL)
+def _own(ranked: Sequence[Finding], model: str, card: pl.DataFrame) -> list[Finding]:
+    """Return the findings of a model's section, for breadth; with one of bias beyond the scorecard, if there is any."""
+    own = [finding for finding in ranked if finding.model == model]
+    chosen = _broad(own, _OF_MODEL, MOST_OF_MODEL)
+    beyond = _beyond(model, where(card, model=model).to_dicts(), ranked)
+    if beyond and not any(finding in chosen for finding in beyond):
+        chosen = [*chosen[: MOST_OF_MODEL - 1], beyond[0]]
+    return chosen
 
 
 def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> list[Finding]:
@@ -594,10 +612,10 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     return [text + (more if beyond else "")]
 
 
-def _beyond(model: str, evident: Sequence[Mapping[str, Any]], ranked: Sequence[Finding]) -> bool:
-    """Return whether a model has findings of bias that are no cell of the scorecard."""
-    rows = {cell["row"] for cell in evident}
-    return any(f.model == model and f.tone == "bias" and f.row not in rows for f in ranked)
+def _beyond(model: str, cells: Sequence[Mapping[str, Any]], ranked: Sequence[Finding]) -> list[Finding]:
+    """Return a model's findings of bias that are no cell of the scorecard."""
+    rows = {cell["row"] for cell in cells}
+    return [f for f in ranked if f.model == model and f.tone == "bias" and f.row not in rows]
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from plumbline.metrics.evidence import CELL, too_weak, value_without_difference
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
+from plumbline.report.disparity import Disparity
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
 from plumbline.report.numbers import (
     NO_INTERVAL,
@@ -36,7 +37,7 @@ from plumbline.report.numbers import (
     percent,
 )
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, checked, defined, where
+from plumbline.report.rows import Row, checked, defined, first, where
 from plumbline.report.vocabulary import (
     ATTRIBUTE_TITLES,
     attribute_title,
@@ -63,6 +64,8 @@ SCORECARD_SCHEMA: Schema = {
     "ranked": pl.Boolean,
     "dataset": pl.String,
     "question": pl.String,
+    "metric": pl.String,
+    "definition": pl.String,
     "title": pl.String,
     "attribute": pl.String,
     "value": pl.Float64,
@@ -85,8 +88,9 @@ SCORECARD_SCHEMA: Schema = {
     "chapter": pl.String,
 }
 """A row a model and question. `ranked` is whether the model has a place among the others of its kind: false where it
-was asked on other images than they (`not_ranked`). `group` is who is worst off, or in front of a ranking
-(`Question.ranks`), where there is evidence or nothing was tested; `tied` is how
+was asked on other images than they (`not_ranked`). `metric`, `definition` and `unit` are those of the row, which are
+not the question's where another reading speaks (`_told`). `group` is who is worst off, or who is in front of a ranking
+(`Question.ranks`; behind, where the value is below 0), where there is evidence or nothing was tested; `tied` is how
 many further groups are as badly off; `groups` tells the values of the groups at both ends,
 the worst off first; `compared` is how many groups the table has a value of; `tests` is over how many q corrects;
 `row` is for `plumbline explain`; `chapter` is the anchor in the report."""
@@ -135,7 +139,8 @@ UNITS: dict[str, Unit] = {
     ),
     "log ratio": Unit(
         "%",
-        "how far one group's share of the k best matches is over its share of the images (MaxSkew@k)",
+        "how far the share of the group in front, of the k best matches, is over its share of the images (MaxSkew@k); "
+        "where only a group alone shows evidence, how far that group's is over or, with a minus, under it (Skew@k)",
         _over,
         more=True,
         head="% over its share",
@@ -487,6 +492,7 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     answers = {name: _answers(plain, question) for name, question in by_id.items()}
     of_groups = [question.groups.metric for question in by_id.values() if question.groups]
     of_groups += [question.tested_by for question in by_id.values() if question.tested_by]
+    of_groups += ["max_skew", "parity_difference"]
     compared = plain.filter(pl.col("metric").is_in(of_groups))
     tests = family_sizes(table)
     kinds: dict[str, Kind] = {model: by_id[name].kind for name, by_model in answers.items() for model in by_model}
@@ -574,14 +580,18 @@ def _cell(
     }  # fmt: skip
     if row is None:
         return {**about, "state": "not_asked"}
-    state = state_of(row, reading)
+    row = _told(row, question, table, reading)
+    state, another = state_of(row, reading), row["metric"] != question.metric
+    if another:
+        about["unit"] = UNIT_OF_OTHERS[row["metric"]]
     if question.of_bias and (model, row["dataset"]) in weak:
         why = "the model is at chance on this dataset: too weak to interpret"
         return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
     estimate = ("value", "ci_low", "ci_high", "p", "q", "n")
-    same = ("dataset", "attribute", *estimate, "smallest_detectable", "reason", "reason_codes")
+    same = ("dataset", "metric", "definition", "attribute", *estimate, "smallest_detectable", "reason", "reason_codes")
     names_group = state in ("evidence", "measured") and question.of_bias
-    ends = ends_of(row, question, table) if names_group else None
+    alone = question.ranks and another
+    ends = ends_of(row, question, table) if names_group and not alone else None
     evident = _tested_groups(row, question, table, reading)
     if question.tested_by and ends is not None and ends.worst not in evident["group"]:
         ends = None
@@ -589,14 +599,34 @@ def _cell(
         **about,
         **{name: row[name] for name in same},
         "state": state,
-        # The number of a ranking is that of the group in front, not of those behind.
-        "group": None if ends is None else ends.best if question.ranks else ends.worst,
+        # The number of a ranking is that of the group in front, or of the one that alone shows evidence.
+        "group": row["group"] if alone else None if ends is None else ends.best if question.ranks else ends.worst,
         "tied": 0 if ends is None or question.ranks else ends.tied,
         "groups": between(row, question, table) + _on_whom(evident) if state not in ("undefined", "no_label") else "",
         "compared": groups_compared(row, question, table),
         "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
     }
+
+
+UNIT_OF_OTHERS = {"parity_difference": "points", "skew_at_k": "log ratio"}
+"""Metric of another reading than a question's -> its unit."""
+
+
+def _told(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -> Row:
+    """Return the reading of an answer that speaks: that of the question, unless it alone would say too little.
+
+    Max Skew leaves out a pair of groups of which one never has the label, which may be the worst: the findings and the
+    scorecard tell the same other reading then (`Disparity.told`). MaxSkew@k asks whether a group has too many of the
+    best matches; that one has too few is a test of its own, so that of a ranking without evidence the group with the
+    smallest q speaks, if that is evidence.
+    """
+    if question.metric == "max_skew":
+        return Disparity.of(row, table).told(reading)
+    if not question.ranks or state_of(row, reading) != "none":
+        return row
+    groups = group_rows(row, question, table).filter(pl.col("value").is_finite(), pl.col("q") < reading.significance)
+    return first(groups.sort("q", pl.col("value").abs(), "group", descending=[False, True, False])) or row
 
 
 def _tested_groups(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from plumbline.report.disparity import SMOOTHED
 from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan, where
@@ -151,7 +152,7 @@ class _Scale:
 
     @classmethod
     def of(cls, rows: list[Row], without_difference: float | None) -> _Scale:
-        known = [row for row in rows if defined(row["value"])]
+        known = [row for row in rows if defined(row["value"]) and row["unit"] == question_of(row["question"]).unit]
         values = [row["value"] for row in known]
         ends = [row[name] for row in known for name in ("ci_low", "ci_high") if defined(row[name])]
         base = [] if without_difference is None else [without_difference]
@@ -174,7 +175,9 @@ _SHORT = {"southeast asian": "SE Asian", "middle eastern": "Mid. East", "latino 
 
 def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
     # The head of the column names the unit.
-    text, whom = "" if row["state"] == "not_asked" else value_text(row, named=False), group_title(row["group"] or "")
+    other_unit = row["unit"] != question_of(row["question"]).unit
+    text = "" if row["state"] == "not_asked" else value_text(row, named=other_unit)
+    whom = group_title(row["group"] or "")
     cell = Cell(
         row["state"],
         text,
@@ -185,7 +188,7 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
         dataset=row["dataset"],
         elsewhere=elsewhere(row, usual) != "",
     )
-    if not defined(row["value"]) or row["state"] == "no_label":
+    if not defined(row["value"]) or row["state"] == "no_label" or other_unit:
         return cell
     cell = replace(cell, at=scale.place(row["value"]))
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
@@ -204,19 +207,21 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     if row["state"] == "no_label":
         n = "" if row["n"] is None else f" of {row['n']:,}"
         return f"{head}: no image{n} got the label, so that there is nothing to compare."
-    ends, of_metric = interval_text(row), {**row, "metric": question_of(row["question"]).metric}
-    parts = [f"{confidence(level)} CI {ends}" if ends else no_interval(of_metric)]
+    ends = interval_text(row)
+    parts = [f"{confidence(level)} CI {ends}" if ends else no_interval(row)]
     parts += [p_value(row["q"], "q")] if defined(row["q"]) else []
     parts += [] if row["n"] is None else [f"n = {row['n']:,}"]
-    sentences = [f"{head}: {value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
+    reading = f"{SMOOTHED}, " if row["definition"] == SMOOTHED else ""
+    sentences = [f"{head}: {reading}{value_text(row)} ({'; '.join(parts)}), {STATES[row['state']]}."]
     sentences += [f"{sentence_start(row['groups'])}."] if row["groups"] else []
     meaning = question_of(row["question"]).meaning
     sentences += [f"Measured in {meaning}."] if meaning else []
-    whom = "In front" if question_of(row["question"]).ranks else "Worst off"
+    place = "In front" if row["value"] > 0 else "Behind"
+    whom = place if question_of(row["question"]).ranks else "Worst off"
     sentences += [f"{whom}: {group_title(row['group'])}{and_more(row['tied'])}."] if row["group"] else []
     if row["state"] != "evidence" and (least := detectable(row)):
         sentences.append(f"Detectable with 80% power: {least}")
-    return " ".join(sentences) + _although(of_metric)
+    return " ".join(sentences) + _although(row)
 
 
 def _although(row: Row) -> str:

@@ -213,8 +213,10 @@ def _cell(row: Row, table: pl.DataFrame | None = None) -> dict[str, Any]:
 def in_words(cell: Mapping[str, Any], reading: Reading) -> str:
     """Return a cell of the scorecard as a predicate: what, how sure, for whom."""
     question = question_of(cell["question"])
-    names = ("metric", "suite", "event", "group", "reference_group")
-    cell = {**cell, **{name: getattr(question, name) for name in names}, "between": cell["groups"]}
+    named = {name: getattr(question, name) for name in ("suite", "event", "group", "reference_group")}
+    if cell["metric"] != question.metric:
+        named["group"] = cell["group"]  # that of the row itself
+    cell = {**cell, **named, "between": cell["groups"]}
     return predicate(cell, sureness(cell, reading))
 
 

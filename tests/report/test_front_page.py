@@ -417,3 +417,16 @@ def test_one_pole_that_holds_of_the_other_too_is_told_with_it():
     table = frame(rows)
     assert _other_pole(row, table) == " The same holds for positive words of belief (1.2 SD): read both together."
     assert _other_pole(row, table.filter(event="belief_negative")) == ""
+
+
+def test_the_section_of_a_model_holds_a_finding_that_no_cell_of_the_scorecard_tells():
+    suites = {"crime": "crime", "agency": "negative_agency", "communion": "negative_communion"}
+    strong = [
+        answer("a", suite=suite, event=event, attribute=attribute, value=3.0, low=2.0, high=4.0, groups=groups)
+        for suite, event in suites.items()
+        for attribute, groups in (("race", None), ("gender", {"man": 0.5, "woman": 0.2}))
+    ]
+    table = frame(*strong, answer("a", dataset="visitors", value=0.9, low=0.5, high=1.2))
+    inputs = replace(synthetic_inputs(), planted_truth=None, effects=None)
+    [one] = front_page(table, inputs, Reading()).models
+    assert [finding.dataset for finding in one.findings] == ["fairface"] * 3 + ["visitors"]

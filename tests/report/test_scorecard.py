@@ -88,6 +88,81 @@ def test_a_cell_says_what_it_is_evidence_of(changed, state):
     assert found["group"] == ("Black" if state in ("evidence", "measured") else None)
 
 
+def _ranked(most, groups):
+    """Return the rows of a ranking of three groups: MaxSkew@k, and the Skew@k of each with its test."""
+    base = {
+        "model": "a", "dataset": "fairface", "condition": "before", "statistic": "estimate", "suite": "perception",
+        "event": "competence", "attribute": "race", "definition": "ranked", "k": 100, "n": 1000,
+    }  # fmt: skip
+    skews = [base | {"metric": "skew_at_k", "group": name, "n": 300} | more for name, more in groups.items()]
+    return [base | {"metric": "max_skew_at_k", "ci_low": 0.0, "ci_high": 0.3} | most, *skews]
+
+
+BEHIND = {"value": -0.43, "ci_low": -0.7, "ci_high": -0.1, "p": 0.001, "q": 0.005}
+QUIET = {"value": 0.16} | UNSURE
+
+
+@pytest.mark.parametrize(
+    ("most", "white", "shown", "tip"),
+    [
+        (QUIET, BEHIND, ("skew_at_k", "evidence", -0.43, "White", 0.005), "Behind: White."),
+        (QUIET, BEHIND | UNSURE, ("max_skew_at_k", "none", 0.16, None, 0.6), "no evidence"),
+        (QUIET | {"q": 0.001}, BEHIND, ("max_skew_at_k", "evidence", 0.16, "Asian", 0.001), "In front: Asian."),
+    ],
+)
+def test_a_ranking_without_evidence_of_who_is_in_front_may_have_it_of_who_is_behind(most, white, shown, tip):
+    card = scorecard(frame(_ranked(most, {"Asian": QUIET, "White": white})), Reading())
+    found = cell(card, "a", "ranking_race")
+    assert tuple(found[name] for name in ("metric", "state", "value", "group", "q")) == shown
+    assert tip in score_tip(found)
+    told = [sentence for sentence in model_sentences(card, "a", Reading()) if sentence.startswith("On ")]
+    if shown[0] == "skew_at_k":
+        assert "places White faces among the best matches for competence 35%" in told[0] and "less often" in told[0]
+        assert affected([found]) == "ranking for competence by race: White faces behind"
+        assert verdict(card, Reading())[0].startswith("a: on fairface it places White faces")
+
+
+UNPAIRED = {
+    "value": math.nan,
+    "p": None,
+    "q": None,
+    "low": None,
+    "high": None,
+    "reason": reason("undefined_pairs", undefined=1, pairs=1),
+}
+ONE_ALONE = {"groups": {"Black": 0.6, "White": 0.0}}
+
+
+def _other_readings(model, smoothed, parity):
+    skew, *_ = answer(model)
+    return [
+        skew | {"definition": "smoothed"} | smoothed,
+        skew | {"metric": "parity_difference", "definition": "max_minus_min", "ci_low": 0.1, "ci_high": 0.7} | parity,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("smoothed", "parity", "shown", "text"),
+    [
+        ({"value": 90.0}, {"value": 0.6}, ("evidence", "smoothed", 90.0, "Black"), "smoothed, +9,000%"),
+        ({"value": 90.0} | UNSURE, {"value": 0.6}, ("evidence", "max_minus_min", 0.6, "Black"), "60 points"),
+        ({"value": 90.0} | UNSURE, {"value": 0.6} | UNSURE, ("none", "smoothed", 90.0, None), "no evidence"),
+    ],
+)
+def test_where_one_group_alone_gets_a_label_the_cell_and_the_verdict_tell_another_reading(
+    smoothed, parity, shown, text
+):
+    rows = [*answer("alone", **UNPAIRED, **ONE_ALONE), *_other_readings("alone", smoothed, parity)]
+    card = scorecard(frame(rows, answer("mild", value=0.7, low=0.2, high=1.0)), Reading())
+    found = cell(card, "alone")
+    assert tuple(found[name] for name in ("state", "definition", "value", "group")) == shown
+    assert text in score_tip(found)
+    [table] = score_tables(card)
+    assert next(cells[0].text for name, cells in table.rows if name == "alone") == value_text(found)
+    evident = shown[0] == "evidence"
+    assert ("2 of 2 show evidence" if evident else "alone shows no evidence of it.") in verdict(card, Reading())[1]
+
+
 def _where_skew(changed):
     skew = pl.col("metric") == "max_skew"
     return {

@@ -113,11 +113,11 @@ CHAPTER = Chapter(
         (
             "SC-WEAT",
             "Mean cosine of one group's faces with a word minus that of another's, over the standard deviation of all "
-            "of them; for a scale the mean over its words, each averaged over four templates. The test "
-            "asks how many ways to split the same faces into groups of the same sizes give as large a mean difference "
-            "over its standard error, so that groups of unequal spread do no harm: all ways where they are at most "
-            "200,000, else 10,000 or more at random. Its p is one-sided in the table's `studentised` rows, and that of "
-            "the difference itself, the paper's test, is in its `raw_means` rows; marks and findings go "
+            "of them, a word's cosines averaged over four templates; for a scale the mean of its words' effects. The "
+            "test asks how many ways to split the same faces into groups of the same sizes give as large a mean "
+            "difference over its standard error, so that groups of unequal spread do no harm: all ways where they are "
+            "at most 200,000, else 10,000 or more at random. Its p is one-sided in the table's `studentised` rows, and "
+            "that of the difference itself, the paper's test, is in its `raw_means` rows; marks and findings go "
             "by the two-sided one. Intervals are linearised; where images come in sets, sets are the units, and "
             "stars, dots and findings go by the t test with these errors, since the images of a set are not "
             "exchangeable with those of another.",

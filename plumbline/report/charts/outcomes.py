@@ -12,6 +12,7 @@ from plumbline.report.charts.chart import PALETTE, Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots, tip_of
 from plumbline.report.charts.estimates import drawn_models, estimates
 from plumbline.report.charts.heat import Cell, heat
+from plumbline.report.disparity import skew_rows
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import (
@@ -26,13 +27,6 @@ from plumbline.report.vocabulary import (
 ATTRIBUTE_ORDER = ("race", "gender", "age_group")
 
 # --- Max skew of every model and event, race and gender side by side.
-
-
-def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
-    """Return the plain-audit Max Skew rows of a dataset: default definition, main suites, single attributes."""
-    rows = where(table, metric="max_skew", definition="mean_over_pairs", dataset=dataset, condition="before")
-    attributes = [a for a in rows["attribute"].drop_nulls().unique().to_list() if not is_composite(a)]
-    return rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)), pl.col("attribute").is_in(attributes))
 
 
 def max_skew(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Chart | None:
