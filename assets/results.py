@@ -68,7 +68,7 @@ def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:
 def markdown_table(frame: pl.DataFrame) -> str:
     """Return a frame as a Markdown table; columns that are null throughout are left out."""
     shown = frame.select([c for c in frame.columns if frame[c].null_count() < frame.height or not frame.height])
-    lines = ["| " + " | ".join(shown.columns) + " |", "|" + "---|" * shown.width]
+    lines = ["| " + " | ".join(map(_inline, shown.columns)) + " |", "|" + "---|" * shown.width]
     lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in shown.iter_rows()]
     return "\n".join(lines)
 

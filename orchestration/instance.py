@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import IO
 
 import dagster as dg
+from dagster._check import CheckError
 from upath import UPath
+from yaml import YAMLError
 
 from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
-from plumbline.errors import PlumblineError
+from plumbline.errors import ConfigError, PlumblineError
 from plumbline.storage.files import commit_bytes, require_reachable, sweep
 from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
@@ -65,11 +67,33 @@ def opened(workspace: Workspace) -> Iterator[dg.DagsterInstance]:
     ------
     StorageError
         As `disk_errors_named`.
+    ConfigError
+        If the home's `dagster.yaml` cannot be used.
     """
     with disk_errors_named(workspace):
         set_up(workspace)
-        with dg.DagsterInstance.get() as instance:
+        with _instance(workspace) as instance:
             yield instance
+
+
+def _instance(workspace: Workspace) -> dg.DagsterInstance:
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterInvalidConfigError, CheckError, YAMLError) as error:
+        raise ConfigError(
+            "Dagster's settings cannot be used",
+            where=workspace.dagster_home / "dagster.yaml",
+            found=_settings_error(error),
+            hint="mend the file, or set the environment's variable that it names; docs/scale.md shows a whole one",
+        ) from error
+
+
+def _settings_error(error: Exception) -> str:
+    """Return what is wrong with `dagster.yaml` in one line, without the trace and the schema that Dagster adds."""
+    if isinstance(error, dg.DagsterInvalidConfigError):
+        text = error.errors[0].message.partition(" Expected: ")[0]
+        return text.rpartition("PostProcessingError: ")[2].partition("\n")[0]
+    return " ".join(str(error).removeprefix("Failure condition: ").split())
 
 
 def _link(link: Path, target: Path) -> None:

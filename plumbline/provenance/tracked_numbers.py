@@ -121,9 +121,12 @@ _UNTRACKED = re.compile(r"[^\w\-./: ]", re.ASCII)
 
 
 def tracked_name(name: str, *, blank: str = "_") -> str:
-    """Return a name that MLflow takes: other signs as `_`, and a digest where letters were lost by that."""
+    """Return a name that MLflow takes: other signs as `_`, and a digest where letters were lost by that.
+
+    MLflow takes a name for a path, in which no part may be empty or of dots alone.
+    """
     plain = name.replace("×", "x").replace("@", "_at_").replace(" ", blank)
-    known = _UNTRACKED.sub("_", plain)
+    known = "/".join(part if part.strip(".") else "_" for part in _UNTRACKED.sub("_", plain).split("/"))
     return known if known == plain else f"{known}-{digest_bytes(name.encode())[:6]}"
 
 

@@ -16,7 +16,7 @@ def test_published_queries_that_are_prompts_are_left_out_by_name():
         "a photo of a friendly person",
         "a photo of an unfriendly person",
         "a photo of a trustworthy person",
-    )
+    ), "a prompt of a new suite is a query that mitigations train on: word it otherwise, or raise their versions"
     assert set(queries.left_out) <= set(all_texts())
 
 

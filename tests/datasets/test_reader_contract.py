@@ -88,7 +88,9 @@ def ingested_from(kind: str, planted: Path, *, workers: int = 2) -> Ingested:
 
 
 def test_every_reader_has_a_planted_kind() -> None:
-    assert {READER_OF.get(kind, kind) for kind in folders.KINDS} == set(reader_names()) - {"counts", "listing"}
+    planted = {READER_OF.get(kind, kind) for kind in folders.KINDS}
+    wanted = set(reader_names()) - {"counts", "listing"}
+    assert planted == wanted, "a reader needs a writer in `LAYOUTS` of plumbline/world/folders.py: see CONTRIBUTING.md"
 
 
 @pytest.mark.parametrize("kind", folders.KINDS)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from orchestration.instance import AuditAlreadyRunning, audit_is_running, audit_lock, opened, sweep_unfinished
-from plumbline.errors import StorageError
+from plumbline.errors import ConfigError, StorageError
 from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
@@ -39,6 +39,32 @@ def test_a_disk_that_is_full_before_anything_starts_is_named(small_disk, room):
 @pytest.fixture
 def home(tmp_path):
     return Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+
+
+POSTGRES = """\
+storage:
+  postgres:
+    postgres_db: {username: a, password: {env: NO_SUCH}, hostname: 127.0.0.1, db_name: x}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (POSTGRES, 'environment variable "NO_SUCH" which is not set'),
+        (POSTGRES.replace("username", "usrname"), 'unexpected config entry "usrname" at path root:storage:postgres'),
+        ("storage: [", "expected the node content"),
+        ("- a", "to parse to dictionary"),
+        ("storage: {custom: {module: dagster_k8ss, class: Storage}}", "Couldn't import module dagster_k8ss"),
+    ],
+)
+def test_settings_of_dagster_that_cannot_be_used_are_refused_in_a_line(home, settings, found):
+    home.dagster_home.mkdir(parents=True)
+    (home.dagster_home / "dagster.yaml").write_text(settings)
+    with pytest.raises(ConfigError) as said, opened(home):
+        pass
+    assert str(said.value.where) == str(home.dagster_home / "dagster.yaml") and found in said.value.found
+    assert "Stack Trace" not in str(said.value) and len(said.value.found) < 400
 
 
 def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):

@@ -31,7 +31,7 @@ def page(text):
 
 
 def metadata(text):
-    return markdown_table(pl.DataFrame({"model": [text], "value": [0.5]}))
+    return markdown_table(pl.DataFrame({"model": [text], "value": [0.5], text: [1]}))
 
 
 def link(text):

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from orchestration.delivery import set_damaged_store_aside
+from plumbline.provenance.tracked_numbers import tracked_name
 from resources.checkout import PROJECT
 from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, TrackedModel, Tracking, TrackingUnavailable
 from resources.workspace import Workspace
@@ -47,6 +48,14 @@ def tracking(fresh, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(fresh, tmp_path)
     return Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path))
+
+
+@pytest.mark.parametrize("attribute", ["a//b", "/a", "a/", "../a", "a/./b", "…", "race", "age group"])
+def test_mlflow_takes_the_number_of_an_attribute_of_any_name(tracking, attribute):
+    names = [tracked_name(f"max_skew/crime/{each}") for each in (attribute, attribute.replace("/", "_"))]
+    assert len(set(names)) == len({attribute, attribute.replace("/", "_")}), "two attributes are two numbers"
+    run, written, _ = tracking.write(replace(CELL, metrics=dict.fromkeys(names, 1.0)))
+    assert written and set(names) <= set(tracking.client().get_run(run).data.metrics)
 
 
 def test_a_cell_is_written_once_and_found_again(tracking):
