@@ -62,7 +62,7 @@ def print_changes(changes: Changes, *, console: Console) -> None:
     for title, listing in changes.listings:
         _print(listing, title, console, style="red" if title == TITLES[REGRESSED] else None)
     if changes.flips.height:
-        _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)
+        _print(changes.flipped, f"{changes.flips.height:,} answers to an image that changed", console)
     if changes.reasons.rows:
         _print(changes.reasons, "Where the changes come from", console)
     for line in changes.absent:
