@@ -16,7 +16,7 @@ import yaml
 
 from plumbline.catalog.suites import suite_names
 from plumbline.commands.places import from_here
-from plumbline.datasets.folder import TABLE_KINDS, MappedFolder, table_rows
+from plumbline.datasets.folder import AS_CSV, TABLE_KINDS, MappedFolder, of_other_separators, table_rows
 from plumbline.datasets.indexes import Row, read_header, table_schema
 from plumbline.datasets.records import Refusal, printable
 from plumbline.datasets.registry import reader_names
@@ -148,7 +148,9 @@ def table_of_folder(folder: Path) -> Table | None:
 
 
 def _require_rows(table: Table) -> None:
-    """Refuse a table that tells of no image."""
+    """Refuse a table that tells of no image, and one whose columns are separated by another sign than a comma."""
+    if of_other_separators(table.columns):
+        raise DatasetError("the table has one column", where=table.path, found=_plain(table.columns[0]), hint=AS_CSV)
     if table.frame.is_empty():
         columns = ", ".join(map(_plain, table.columns))
         raise DatasetError(

@@ -493,10 +493,17 @@ def _require_once(column_map: ColumnMap, names: Sequence[str], *, where: str, sh
     )
 
 
+AS_CSV = "save the table as CSV in UTF-8, with commas between its columns"
+
+
+def of_other_separators(names: Sequence[str]) -> bool:
+    """Return whether a table has one column, whose name looks like that of several with another sign in between."""
+    return len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS)
+
+
 def _remedy(column_map: ColumnMap, keys: Sequence[str], names: Sequence[str]) -> str:
-    one_column = len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS)
-    if one_column or any(unsafe_characters(name) for name in names):
-        return "save the table as CSV in UTF-8, with commas between its columns"
+    if of_other_separators(names) or any(unsafe_characters(name) for name in names):
+        return AS_CSV
     meant = {key: suggestion(column_map.named[key], names).removeprefix("; ") for key in keys}
     corrections = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
     return f"correct in the audit file, or rename in the table: {examples(corrections)}"

@@ -91,6 +91,14 @@ def test_a_table_without_rows_is_refused_by_name(here, below, found):
         assert not (here / "audit.yaml").exists()
 
 
+def test_a_table_whose_columns_are_separated_by_semicolons_is_refused_with_the_remedy(here):
+    table = here / "staff" / "people.csv"
+    table.write_text(table.read_text().replace(",", ";"))
+    with pytest.raises(PlumblineError, match="the table has one column") as refused:
+        run("init", "staff")
+    assert "commas between its columns" in str(refused.value) and refused.value.where == table
+
+
 def test_options_stand_for_an_audit_file_and_give_table_report_and_scorecard(here):
     options = ["--images", "staff/photos", "--labels", "staff/people.csv", "--map", "gender=sex", "--suite", "crime"]
     done = run("audit", "--model", CHECKPOINT, *options)
