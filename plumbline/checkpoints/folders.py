@@ -7,6 +7,7 @@ One mechanism for encoders, generators and scorers: an address leads to a folder
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,11 @@ CONVERTED_NOTE = "converted.json"
 
 _NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
 # What transformers reads of a folder beside weights and vocabularies.
-_SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
+_SPECIAL_TOKENS = "special_tokens_map.json"
+_SETTINGS = (
+    TRANSFORMERS_CONFIG, "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "tokenizer_config.json", _SPECIAL_TOKENS,
+)  # fmt: skip
 # Any of these would have transformers run what it finds, fetch it, or load something else than the digested weights.
 _CODE, _ATTENTION, _EXPERTS = "code of its own", "attention of its own", "experts of its own"
 _REFUSED = {
@@ -43,6 +48,9 @@ _REFUSED = {
     "transformers_weights": "weights in another file",
     "configuration_files": "another configuration",
     "fast_tokenizer_files": "another tokenizer",
+    "gguf_file": "another tokenizer",
+    "init_inputs": "another tokenizer",
+    "mecab_option": "another tokenizer",
     "audio_tokenizer": "another checkpoint",
     "quantization_config": "a quantiser",
     "attn_implementation": _ATTENTION,
@@ -52,6 +60,16 @@ _REFUSED = {
     "_experts_implementation": _EXPERTS,
     "_experts_implementation_internal": _EXPERTS,
 }
+# A tokenizer, or a processor, is given its settings as arguments, and opens the files that they name. Its files are
+# those of its folder, by their own names.
+_NAMES_FILES = ("_file", "_files", "_path", "_dir")
+_VOCABULARIES = ("vocab", "merges")  # lists or dictionaries of tokens; a text is the path of a file
+# Left by older releases of transformers, often with paths of another machine. The first are never opened, or replaced
+# by the folder's own files; so are the second, but by tokenizers that name no vocabulary, such as Gemma's.
+_LEFT_OVER = (
+    "tokenizer_file", "special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file",
+)  # fmt: skip
+_LEFT_OVER_VOCABULARIES = ("vocab_file", "merges_file")
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
 _LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
@@ -62,7 +80,7 @@ _LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
 _MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, _LARGEST_SIDE) | dict.fromkeys(_EDGES, _MOST_PIXELS)
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".
-_NOTHING: tuple[Any, ...] = (None, False, {})
+_NOTHING: tuple[Any, ...] = (None, False, {}, [])
 
 PLAIN_ATTENTION = ("eager", "sdpa")
 """Names of attention that need nothing but torch; any other may have a kernel fetched from the hub."""
@@ -276,6 +294,16 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     found=f"{key}: {value}",
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
                 )
+            if path.name != TRANSFORMERS_CONFIG and _names_a_file(
+                key, value, of_special_tokens=path.name == _SPECIAL_TOKENS
+            ):
+                raise CheckpointError(
+                    "this checkpoint names a file of its tokenizer or processor, and only those of its folder are read",
+                    where=path,
+                    found=f"{key}: {value}",
+                    expected="files in the folder of the checkpoint, under the names that transformers gives them",
+                    hint=f"take `{key}` out of {path.name}",
+                )
             loads = [name for name, of in _pairs(value) if name in _LOADS and of not in _NOTHING]
             if (key in _OF_TIMM and loads) or (key == "architecture" and ":" in str(value)):
                 raise CheckpointError(
@@ -284,6 +312,33 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     found=f"{key}: {', '.join(loads) or value}",
                     expected="arguments that say the architecture alone",
                 )
+
+
+def _names_a_file(key: str, value: Any, *, of_special_tokens: bool) -> bool:
+    """Return whether a setting of a tokenizer or processor leads to a file that is found by no name of its own.
+
+    Parameters
+    ----------
+    of_special_tokens : bool
+        Whether it is of the special tokens, which transformers reads last of all: nothing replaces what they say.
+    """
+    if isinstance(value, str) and (key in _VOCABULARIES or (of_special_tokens and key == "name_or_path")):
+        return True
+    if not of_special_tokens:
+        if key in _LEFT_OVER or key.endswith("name_or_path"):
+            return False
+        if key in _LEFT_OVER_VOCABULARIES:
+            return isinstance(value, str) and _is_file(value)
+    if key.endswith(_NAMES_FILES):
+        return any(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
+    return isinstance(value, str) and os.sep in value and _is_file(value)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a text too long for a path, such as a chat template
+        return False
 
 
 def require_modest(path: Path) -> None:

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
+from plumbline.checkpoints.folders import _LEFT_OVER, _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
 from plumbline.checkpoints.loading import require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
@@ -137,7 +139,7 @@ def test_attention_that_nothing_overrules_must_need_nothing_but_torch(folder):
 
 
 @pytest.mark.parametrize("key", list(_REFUSED))
-@pytest.mark.parametrize("value", [None, False, {}])
+@pytest.mark.parametrize("value", [None, False, {}, []])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_setting_that_asks_for_nothing_is_harmless(folder, key, value, name):
     write(folder, name, {"model_type": "clip", key: value, "text_config": {key: value}})
@@ -218,6 +220,79 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
     require(1 << 20)
     with pytest.raises(CheckpointError, match="much larger than its weights"):
         require(1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        *(("tokenizer_config.json", {key: "/elsewhere/file"}) for key in ("vocab", "merges", "gguf_file", "spm_file")),
+        *((name, {"normalizer_file": "n.json"}) for name in ("tokenizer_config.json", "special_tokens_map.json")),
+        ("tokenizer_config.json", {"init_inputs": ["v.json", "m.txt"]}),
+        ("tokenizer_config.json", {"sudachi_kwargs": {"sudachi_resource_dir": "/elsewhere"}}),
+        ("tokenizer_config.json", {"mecab_kwargs": {"mecab_option": "-d /elsewhere"}}),
+        # Read after the folder's own files: it would replace them.
+        ("special_tokens_map.json", {"tokenizer_file": "/elsewhere/tokenizer.json"}),
+        ("special_tokens_map.json", {"name_or_path": "/elsewhere"}),
+        ("preprocessor_config.json", {"class_info_file": "c.json", "repo_path": "/elsewhere"}),
+        ("processor_config.json", {"speaker_embeddings": {"repo_or_path": "/elsewhere"}}),
+    ],
+)
+def test_a_file_of_a_tokenizer_or_processor_is_found_by_its_own_name_alone(folder, name, asks):
+    write(folder, name, asks)
+    with pytest.raises(CheckpointError, match=rf"only (those of its folder are|transformers' own)[\s\S]*{name}"):
+        located(folder)
+
+
+@pytest.mark.parametrize("key", ["vocab_file", "merges_file", "anything"])
+def test_a_setting_of_a_tokenizer_that_is_the_path_of_a_file_on_this_disk_is_refused(folder, tmp_path, key):
+    elsewhere = tmp_path / "elsewhere.txt"
+    write(folder, "tokenizer_config.json", {key: str(elsewhere)})
+    assert located(folder).family == "clip"
+    elsewhere.write_text("word")
+    with pytest.raises(CheckpointError, match=rf"only those of its folder are read[\s\S]*{key}: {elsewhere}"):
+        located(folder)
+
+
+def test_what_older_releases_left_in_the_settings_of_tokenizers_is_accepted(folder, tmp_path):
+    here = tmp_path / "tokenizer.json"
+    here.write_text("{}")
+    write(
+        folder,
+        "tokenizer_config.json",
+        {
+            "name_or_path": "openai/clip-vit-base-patch32",
+            "special_tokens_map_file": "/root/.cache/huggingface/transformers/18a.d3c",
+            "tokenizer_file": str(here),
+            "vocab_file": None,
+            "merges_file": "/root/.cache/merges.txt",
+            "init_inputs": [],
+            "unk_token": {"__type": "AddedToken", "content": "<|endoftext|>"},
+            "eos_token": "</s>",
+            "chat_template": "{{ messages }}" * 1_000,
+            "vocab": {"a": 0},
+            "merges": ["a b"],
+        },
+    )
+    write(folder, "special_tokens_map.json", {"eos_token": "</s>", "additional_special_tokens": ["</s>"]})
+    write(folder, "preprocessor_config.json", {"_name_or_path": "google/siglip-base-patch16-224"})
+    assert located(folder).family == "clip"
+
+
+def test_what_is_left_of_files_in_the_settings_of_a_tokenizer_changes_nothing_of_it(tmp_path):
+    """transformers' side of what is accepted: its tokenizers open none of these, or the folder's own file."""
+    declare_missing_operators()
+    import transformers
+
+    own, other = tmp_path / "own", tmp_path / "other"
+    for place, tokens in ((own, ["a", "b", "[UNK]"]), (other, ["b", "a", "[UNK]"])):
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(place)
+    settings = json.loads((own / "tokenizer_config.json").read_text())
+    named = {"vocab_file": "vocab.txt", "merges_file": "merges.txt"} | dict.fromkeys(_LEFT_OVER, "tokenizer.json")
+    write(own, "tokenizer_config.json", settings | {key: str(other / name) for key, name in named.items()})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(own, local_files_only=True)
+    assert tokenizer.convert_tokens_to_ids(["a", "b"]) == [0, 1]
 
 
 @pytest.mark.parametrize("nested", [False, True])
