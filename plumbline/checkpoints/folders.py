@@ -21,6 +21,7 @@ from plumbline.errors import CheckpointError, examples
 
 TRANSFORMERS_WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_SHARDS = "shard-*-model-*.safetensors"
 IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
 """Either holds the settings of an image processor."""
 
@@ -28,12 +29,13 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 """Sets of files of which one must be whole."""
 
 # Beside the weights these decide what a checkpoint computes; read-me files and licences do not.
-_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken")
+_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken", "*.tokenizer")
 CONVERTED_NOTE = "converted.json"
 """What a folder of converted weights was made of: names and sha256, before and after."""
 
 _NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
 # What transformers reads of a folder beside weights and vocabularies.
+_AUDIO_TOKENIZER = "audio_tokenizer_config.json"  # all that it says is which other checkpoint to load
 _SPECIAL_TOKENS = "special_tokens_map.json"
 _SETTINGS = (
     TRANSFORMERS_CONFIG, "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
@@ -194,7 +196,7 @@ def transformers_contents(
     image_processor, parts : bool
         Whether it must have one; whether the weights may be in several files with an index.
     subfolders : sequence of str
-        Folders below with a tokenizer of their own.
+        Folders below with a tokenizer that it must have; any other there counts too.
     also : callable, optional
         See `Also`.
 
@@ -204,7 +206,9 @@ def transformers_contents(
         If its weights are not `model.safetensors`, the image processor or a tokenizer is absent, or a configuration
         asks for code, weights, an attention or a quantisation of its own.
     """
-    folders = [folder, *(folder / name for name in subfolders)]
+    # Processors with several tokenizers have the others in folders below, whether or not the family needs one.
+    below = {*subfolders, *(path.name for path in folder.glob("*tokenizer*") if path.is_dir())}
+    folders = [folder, *(folder / name for name in sorted(below))]
     wrong: list[CheckpointError] = []
     weights: tuple[Path, ...] = ()
     for each in folders:
@@ -220,7 +224,7 @@ def transformers_contents(
         with noting(wrong):
             lacking = f"the checkpoint of {of} has no files of an image processor"
             require_files(folder, IMAGE_PROCESSOR, lacking=lacking)
-    for each in folders:
+    for each in (folder, *(folder / name for name in subfolders)):
         with noting(wrong):
             require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
     if wrong:
@@ -280,6 +284,14 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
     CheckpointError
         With the file and the key, at whatever depth it lies; of a number too that no model of today needs.
     """
+    if (folder / _AUDIO_TOKENIZER).is_file():
+        raise CheckpointError(
+            "this checkpoint asks for another checkpoint, a tokenizer of sounds, and only its own files are read",
+            where=folder,
+            found=_AUDIO_TOKENIZER,
+            expected="a checkpoint of images and texts",
+            hint=f"take {_AUDIO_TOKENIZER} out of a copy of the folder",
+        )
     harmless = {_ATTENTION: attention, _EXPERTS: ("eager",)}
     for path in (folder / name for name in _SETTINGS):
         if not path.is_file():
@@ -426,6 +438,13 @@ def _weights(folder: Path, of: str, *, parts: bool) -> tuple[Path, ...]:
             "this checkpoint is an adapter, to be merged with weights that are elsewhere",
             where=folder,
             found="adapter_config.json",
+            expected=f"merged weights in {TRANSFORMERS_WEIGHTS}",
+        )
+    if shards := sorted(path.name for path in folder.glob(_SHARDS)):
+        raise CheckpointError(
+            "this checkpoint has shards of a distributed training, and beside them any safetensors file is loaded",
+            where=folder,
+            found=examples(shards),
             expected=f"merged weights in {TRANSFORMERS_WEIGHTS}",
         )
     if (folder / TRANSFORMERS_WEIGHTS).is_file():

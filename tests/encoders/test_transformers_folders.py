@@ -1,6 +1,8 @@
 """Folders of transformers: the family is found from the files, and what cannot be audited is refused."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +179,42 @@ def test_a_second_checkpoint_is_refused(folder, key, value, what, name):
         folder, name, {"model_type": "clip", "vision_config": {"architecture": "resnet10t", "model_args": {"depth": 2}}}
     )
     assert located(folder).family == "clip"
+
+
+def test_a_file_that_leads_to_another_checkpoint_is_refused(folder):
+    write(folder, "audio_tokenizer_config.json", {"audio_tokenizer_name_or_path": "/elsewhere"})
+    with pytest.raises(CheckpointError, match=r"asks for another checkpoint[\s\S]*audio_tokenizer_config\.json"):
+        located(folder)
+
+
+def test_shards_that_would_be_loaded_in_place_of_the_digested_weights_are_refused(folder):
+    (folder / "shard-00001-model-00001-of-00001.safetensors").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"shards of a distributed training[\s\S]*shard-00001"):
+        located(folder)
+
+
+def test_tokenizers_in_folders_below_are_digested_and_may_not_ask_for_code(folder):
+    before = located(folder).digest
+    (folder / "protein_tokenizer").mkdir()
+    write(folder, "protein_tokenizer/vocab.json", {"a": 0})
+    assert located(folder).digest != before
+    write(folder, "protein_tokenizer/tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}})
+    with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*protein_tokenizer"):
+        located(folder)
+
+
+def test_every_vocabulary_that_transformers_reads_by_name_is_digested(folder):
+    import transformers
+
+    sources = [path.read_text("utf-8") for path in Path(transformers.__file__).parent.glob("**/tokenization_*.py")]
+    tables = [
+        table for source in sources for table in re.findall(r"(?i)vocab_files_names = \{(.*?)\}", source, re.DOTALL)
+    ]
+    names = {name for table in tables for name in re.findall(r': "([^"]+)"', table)}
+    assert {"vocab.json", "merges.txt", "spiece.model", "source.spm", "prophetnet.tokenizer"} <= names
+    for name in names:
+        (folder / name).write_text("{}")
+    assert names <= dict(located(folder).deciding).keys()
 
 
 def test_while_a_checkpoint_is_read_no_pickle_is_opened_and_no_code_of_it_is_run(tmp_path):
