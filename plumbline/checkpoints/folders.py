@@ -74,12 +74,21 @@ _LEFT_OVER = (
 _LEFT_OVER_VOCABULARIES = ("vocab_file", "merges_file")
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
-_LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
+_LAYERS = (
+    "layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "depth", "depths",
+    "num_mtp_layers", "num_residual_layers",
+)  # fmt: skip
+_CLASSES = ("num_labels", "num_classes", "id2label", "label2id")  # each gets a name, in two dictionaries
 _SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")
 # What Qwen calls edges are numbers of pixels; a shortest one that stands alone is a side.
 _EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
 _LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
-_MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, _LARGEST_SIDE) | dict.fromkeys(_EDGES, _MOST_PIXELS)
+_MOST = (
+    dict.fromkeys(_LAYERS, 1_000)
+    | dict.fromkeys(_CLASSES, 100_000)
+    | dict.fromkeys(_SIDES, _LARGEST_SIDE)
+    | dict.fromkeys(_EDGES, _MOST_PIXELS)
+)
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".
 _NOTHING: tuple[Any, ...] = (None, False, {}, [])
@@ -354,7 +363,7 @@ def _is_file(name: str) -> bool:
 
 
 def require_modest(path: Path) -> None:
-    """Refuse a configuration that asks for more layers or larger images than any model needs, and so for memory.
+    """Refuse a configuration that asks for more layers, classes or larger images than any model needs: for memory.
 
     Raises
     ------
@@ -363,13 +372,16 @@ def require_modest(path: Path) -> None:
     """
     for key, value in _pairs(read_configuration(path)):
         most, asked = _MOST.get(key), value
+        found = f"{key}: {value}"
+        if key in _CLASSES and isinstance(value, dict):
+            asked, found = len(value), f"{key} of {len(value):,} classes"
         if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
             most, asked = _LARGEST_SIDE, value["shortest_edge"]
         if most is not None and any(number > most for number in _numbers(asked)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,
-                found=f"{key}: {value}",
+                found=found,
                 expected=f"{most:,} at most",
             )
 

@@ -333,6 +333,23 @@ def test_what_is_left_of_files_in_the_settings_of_a_tokenizer_changes_nothing_of
     assert tokenizer.convert_tokens_to_ids(["a", "b"]) == [0, 1]
 
 
+def test_a_configuration_that_takes_all_memory_is_refused_in_words_each_time(tmp_path):
+    save_file({"bias": np.zeros(4, np.float32)}, tmp_path / "model.safetensors")
+
+    def takes_all():
+        raise MemoryError
+
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="takes more memory than this process may have"):
+            require_sizes(
+                tmp_path,
+                [tmp_path / "model.safetensors"],
+                takes_all,
+                configuration="config.json",
+                kept=tmp_path / "kept",
+            )
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_quantiser_is_refused(folder, nested):
     asks = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
@@ -347,6 +364,7 @@ def test_a_quantiser_is_refused(folder, nested):
     ("file", "asks"),
     [
         ("config.json", {"model_type": "clip", "text_config": {"num_hidden_layers": 20_000}}),
+        ("config.json", {"model_type": "clip", "vision_config": {"depth": 20_000}}),
         ("preprocessor_config.json", {"size": {"height": 20_000, "width": 20_000}}),
         ("preprocessor_config.json", {"image_size": [64, 20_000]}),
         ("preprocessor_config.json", {"size": 20_000}),
@@ -360,6 +378,30 @@ def test_more_than_any_model_needs_is_refused_before_anything_is_built(folder, f
     write(folder, file, asks)
     with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{file}[\s\S]*20{{4}}"):
         located(folder)
+
+
+@pytest.mark.parametrize("parts", [(), ("text_config",), ("vision_config", "inner")])
+@pytest.mark.parametrize(
+    ("asks", "told"),
+    [
+        ({"num_labels": 10_000_000}, "num_labels: 10000000"),
+        ({"num_classes": 10_000_000}, "num_classes: 10000000"),
+        ({"id2label": dict.fromkeys(range(100001), "")}, "id2label of 100,001 classes"),
+        ({"label2id": dict.fromkeys(range(100001), 0)}, "label2id of 100,001 classes"),
+    ],
+)
+def test_more_classes_than_any_model_has_are_refused_before_they_are_named(folder, parts, asks, told):
+    for part in reversed(parts):
+        asks = {part: asks}
+    write(folder, "config.json", {"model_type": "clip", **asks})
+    with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{told}[\s\S]*100,000 at most"):
+        located(folder)
+
+
+def test_as_many_classes_as_imagenet_has_are_accepted(folder):
+    names = {number: f"class {number}" for number in range(21_843)}
+    write(folder, "config.json", {"model_type": "clip", "vision_config": {"num_labels": 21_843, "id2label": names}})
+    assert located(folder).family == "clip"
 
 
 def test_weights_of_another_name_in_the_configuration_are_refused(folder):
