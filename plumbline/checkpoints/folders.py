@@ -224,9 +224,10 @@ def transformers_contents(
         with noting(wrong):
             # Which attention computes is said when the model is loaded, whatever the configuration names.
             refuse_code(each, attention=TRANSFORMERS_ATTENTION)
+    modest = not wrong
     with noting(wrong):
         weights = _weights(folder, of, parts=parts)
-    if also is not None:
+    if also is not None and modest:  # it may build the model that the settings say
         with noting(wrong):
             also(weights)
     if image_processor:

@@ -15,6 +15,7 @@ from plumbline.checkpoints.folders import _LEFT_OVER, _REFUSED, TRANSFORMERS_ATT
 from plumbline.checkpoints.loading import require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
+from plumbline.encoders import folders
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
 
@@ -396,6 +397,18 @@ def test_more_classes_than_any_model_has_are_refused_before_they_are_named(folde
     write(folder, "config.json", {"model_type": "clip", **asks})
     with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{told}[\s\S]*100,000 at most"):
         located(folder)
+
+
+@pytest.mark.parametrize("config", ["config.json", "open_clip_config.json"])
+def test_no_model_is_built_of_settings_that_are_refused(folder, tmp_path, monkeypatch, config):
+    built = []
+    monkeypatch.setattr(folders, "_architecture", lambda *asked: built.append(asked))
+    write(folder, config, {"model_type": "clip", "num_labels": 10_000_000})
+    save_file({"bias": np.zeros(4, np.float32)}, folder / "model.safetensors")
+    address = parse_address(f"local-dir:{folder}", project=tmp_path)
+    with pytest.raises(CheckpointError, match="more than any model needs"):
+        locate(address, fetched=tmp_path / "fetched", encoder="e", sizes=tmp_path / "sizes")
+    assert not built
 
 
 def test_as_many_classes_as_imagenet_has_are_accepted(folder):
