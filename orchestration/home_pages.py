@@ -67,10 +67,17 @@ def _home_pages(workspace: Workspace) -> Starlette:
             Route(served.REPORT, report),
             Route(f"{served.MLFLOW}/{{run}}", mlflow),
             Route(f"{served.PICTURES}/{{asset}}/{{partition}}/{{name}}.png", picture),
-            *(Mount(path, StaticFiles(directory=folder, check_dir=False)) for path, folder in folders.items()),
+            *(Mount(path, _Folder(directory=folder, check_dir=False)) for path, folder in folders.items()),
         ],
         middleware=[Middleware(_Sandboxed)],
     )
+
+
+class _Folder(StaticFiles):
+    """Files of a folder that an audit may still make."""
+
+    async def check_config(self) -> None:
+        """Do nothing: Starlette would raise at a request for a folder that is not there, where a 404 is due."""
 
 
 class _Sandboxed:

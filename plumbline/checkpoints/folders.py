@@ -7,6 +7,7 @@ One mechanism for encoders, generators and scorers: an address leads to a folder
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from plumbline.errors import CheckpointError, examples
 
 TRANSFORMERS_WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_SHARDS = "shard-*-model-*.safetensors"
 IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
 """Either holds the settings of an image processor."""
 
@@ -27,13 +29,18 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 """Sets of files of which one must be whole."""
 
 # Beside the weights these decide what a checkpoint computes; read-me files and licences do not.
-_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken")
+_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken", "*.tokenizer")
 CONVERTED_NOTE = "converted.json"
 """What a folder of converted weights was made of: names and sha256, before and after."""
 
 _NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
 # What transformers reads of a folder beside weights and vocabularies.
-_SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
+_AUDIO_TOKENIZER = "audio_tokenizer_config.json"  # all that it says is which other checkpoint to load
+_SPECIAL_TOKENS = "special_tokens_map.json"
+_SETTINGS = (
+    TRANSFORMERS_CONFIG, "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "tokenizer_config.json", _SPECIAL_TOKENS,
+)  # fmt: skip
 # Any of these would have transformers run what it finds, fetch it, or load something else than the digested weights.
 _CODE, _ATTENTION, _EXPERTS = "code of its own", "attention of its own", "experts of its own"
 _REFUSED = {
@@ -43,6 +50,9 @@ _REFUSED = {
     "transformers_weights": "weights in another file",
     "configuration_files": "another configuration",
     "fast_tokenizer_files": "another tokenizer",
+    "gguf_file": "another tokenizer",
+    "init_inputs": "another tokenizer",
+    "mecab_option": "another tokenizer",
     "audio_tokenizer": "another checkpoint",
     "quantization_config": "a quantiser",
     "attn_implementation": _ATTENTION,
@@ -52,17 +62,36 @@ _REFUSED = {
     "_experts_implementation": _EXPERTS,
     "_experts_implementation_internal": _EXPERTS,
 }
+# A tokenizer, or a processor, is given its settings as arguments, and opens the files that they name. Its files are
+# those of its folder, by their own names.
+_NAMES_FILES = ("_file", "_files", "_path", "_dir")
+_VOCABULARIES = ("vocab", "merges")  # lists or dictionaries of tokens; a text is the path of a file
+# Left by older releases of transformers, often with paths of another machine. The first are never opened, or replaced
+# by the folder's own files; so are the second, but by tokenizers that name no vocabulary, such as Gemma's.
+_LEFT_OVER = (
+    "tokenizer_file", "special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file",
+)  # fmt: skip
+_LEFT_OVER_VOCABULARIES = ("vocab_file", "merges_file")
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
-_LAYERS = ("layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers")
+_LAYERS = (
+    "layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "depth", "depths",
+    "num_mtp_layers", "num_residual_layers",
+)  # fmt: skip
+_CLASSES = ("num_labels", "num_classes", "id2label", "label2id")  # each gets a name, in two dictionaries
 _SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")
 # What Qwen calls edges are numbers of pixels; a shortest one that stands alone is a side.
 _EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
 _LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
-_MOST = dict.fromkeys(_LAYERS, 1_000) | dict.fromkeys(_SIDES, _LARGEST_SIDE) | dict.fromkeys(_EDGES, _MOST_PIXELS)
+_MOST = (
+    dict.fromkeys(_LAYERS, 1_000)
+    | dict.fromkeys(_CLASSES, 100_000)
+    | dict.fromkeys(_SIDES, _LARGEST_SIDE)
+    | dict.fromkeys(_EDGES, _MOST_PIXELS)
+)
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
 # What published configurations write for "none".
-_NOTHING: tuple[Any, ...] = (None, False, {})
+_NOTHING: tuple[Any, ...] = (None, False, {}, [])
 
 PLAIN_ATTENTION = ("eager", "sdpa")
 """Names of attention that need nothing but torch; any other may have a kernel fetched from the hub."""
@@ -176,7 +205,7 @@ def transformers_contents(
     image_processor, parts : bool
         Whether it must have one; whether the weights may be in several files with an index.
     subfolders : sequence of str
-        Folders below with a tokenizer of their own.
+        Folders below with a tokenizer that it must have; any other there counts too.
     also : callable, optional
         See `Also`.
 
@@ -186,23 +215,26 @@ def transformers_contents(
         If its weights are not `model.safetensors`, the image processor or a tokenizer is absent, or a configuration
         asks for code, weights, an attention or a quantisation of its own.
     """
-    folders = [folder, *(folder / name for name in subfolders)]
+    # Processors with several tokenizers have the others in folders below, whether or not the family needs one.
+    below = {*subfolders, *(path.name for path in folder.glob("*tokenizer*") if path.is_dir())}
+    folders = [folder, *(folder / name for name in sorted(below))]
     wrong: list[CheckpointError] = []
     weights: tuple[Path, ...] = ()
     for each in folders:
         with noting(wrong):
             # Which attention computes is said when the model is loaded, whatever the configuration names.
             refuse_code(each, attention=TRANSFORMERS_ATTENTION)
+    modest = not wrong
     with noting(wrong):
         weights = _weights(folder, of, parts=parts)
-    if also is not None:
+    if also is not None and modest:  # it may build the model that the settings say
         with noting(wrong):
             also(weights)
     if image_processor:
         with noting(wrong):
             lacking = f"the checkpoint of {of} has no files of an image processor"
             require_files(folder, IMAGE_PROCESSOR, lacking=lacking)
-    for each in folders:
+    for each in (folder, *(folder / name for name in subfolders)):
         with noting(wrong):
             require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
     if wrong:
@@ -262,6 +294,14 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
     CheckpointError
         With the file and the key, at whatever depth it lies; of a number too that no model of today needs.
     """
+    if (folder / _AUDIO_TOKENIZER).is_file():
+        raise CheckpointError(
+            "this checkpoint asks for another checkpoint, a tokenizer of sounds, and only its own files are read",
+            where=folder,
+            found=_AUDIO_TOKENIZER,
+            expected="a checkpoint of images and texts",
+            hint=f"take {_AUDIO_TOKENIZER} out of a copy of the folder",
+        )
     harmless = {_ATTENTION: attention, _EXPERTS: ("eager",)}
     for path in (folder / name for name in _SETTINGS):
         if not path.is_file():
@@ -276,6 +316,16 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     found=f"{key}: {value}",
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
                 )
+            if path.name != TRANSFORMERS_CONFIG and _names_a_file(
+                key, value, of_special_tokens=path.name == _SPECIAL_TOKENS
+            ):
+                raise CheckpointError(
+                    "this checkpoint names a file of its tokenizer or processor, and only those of its folder are read",
+                    where=path,
+                    found=f"{key}: {value}",
+                    expected="files in the folder of the checkpoint, under the names that transformers gives them",
+                    hint=f"take `{key}` out of {path.name}",
+                )
             loads = [name for name, of in _pairs(value) if name in _LOADS and of not in _NOTHING]
             if (key in _OF_TIMM and loads) or (key == "architecture" and ":" in str(value)):
                 raise CheckpointError(
@@ -286,8 +336,35 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                 )
 
 
+def _names_a_file(key: str, value: Any, *, of_special_tokens: bool) -> bool:
+    """Return whether a setting of a tokenizer or processor leads to a file that is found by no name of its own.
+
+    Parameters
+    ----------
+    of_special_tokens : bool
+        Whether it is of the special tokens, which transformers reads last of all: nothing replaces what they say.
+    """
+    if isinstance(value, str) and (key in _VOCABULARIES or (of_special_tokens and key == "name_or_path")):
+        return True
+    if not of_special_tokens:
+        if key in _LEFT_OVER or key.endswith("name_or_path"):
+            return False
+        if key in _LEFT_OVER_VOCABULARIES:
+            return isinstance(value, str) and _is_file(value)
+    if key.endswith(_NAMES_FILES):
+        return any(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
+    return isinstance(value, str) and os.sep in value and _is_file(value)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a text too long for a path, such as a chat template
+        return False
+
+
 def require_modest(path: Path) -> None:
-    """Refuse a configuration that asks for more layers or larger images than any model needs, and so for memory.
+    """Refuse a configuration that asks for more layers, classes or larger images than any model needs: for memory.
 
     Raises
     ------
@@ -296,13 +373,16 @@ def require_modest(path: Path) -> None:
     """
     for key, value in _pairs(read_configuration(path)):
         most, asked = _MOST.get(key), value
+        found = f"{key}: {value}"
+        if key in _CLASSES and isinstance(value, dict):
+            asked, found = len(value), f"{key} of {len(value):,} classes"
         if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
             most, asked = _LARGEST_SIDE, value["shortest_edge"]
         if most is not None and any(number > most for number in _numbers(asked)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,
-                found=f"{key}: {value}",
+                found=found,
                 expected=f"{most:,} at most",
             )
 
@@ -371,6 +451,13 @@ def _weights(folder: Path, of: str, *, parts: bool) -> tuple[Path, ...]:
             "this checkpoint is an adapter, to be merged with weights that are elsewhere",
             where=folder,
             found="adapter_config.json",
+            expected=f"merged weights in {TRANSFORMERS_WEIGHTS}",
+        )
+    if shards := sorted(path.name for path in folder.glob(_SHARDS)):
+        raise CheckpointError(
+            "this checkpoint has shards of a distributed training, and beside them any safetensors file is loaded",
+            where=folder,
+            found=examples(shards),
             expected=f"merged weights in {TRANSFORMERS_WEIGHTS}",
         )
     if (folder / TRANSFORMERS_WEIGHTS).is_file():

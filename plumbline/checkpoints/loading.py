@@ -315,6 +315,13 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
     """Return the sizes that the model has, of the weights that differ from them."""
     try:
         model = architecture()
+    except MemoryError as error:
+        raise CheckpointError(
+            "the configuration makes a model that takes more memory than this process may have",
+            where=folder,
+            found="MemoryError",
+            expected="weights and configuration of one checkpoint",
+        ) from error
     except Exception:
         # Some models compute while they are built: what is wrong with such a one, loading says.
         return {}

@@ -87,8 +87,8 @@ def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = Non
 
 def _beside(folder: Path) -> dict[str, Path | bytes]:
     """Return what a folder has beside its weights: chat templates and tokenizers one level down too."""
-    paths = [*model_files(folder), *folder.glob("*.jinja")]
-    paths += [path for below in sorted(folder.iterdir()) if below.is_dir() for path in model_files(below)]
+    folders = [folder, *(below for below in sorted(folder.iterdir()) if below.is_dir())]
+    paths = [path for each in folders for path in (*model_files(each), *each.glob("*.jinja"))]
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 

@@ -81,18 +81,20 @@ def open_clip_contents(folder: Path, of: str, *, also: Also | None = None) -> Fo
     text_folder = None
     with noting(wrong):
         weights = (_open_clip_weights(folder, of),)
-    if also is not None:
-        with noting(wrong):
-            also(weights)
-    with noting(wrong):
+    refused: list[CheckpointError] = []
+    with noting(refused):
         require_modest(folder / OPEN_CLIP_CONFIG)
-    with noting(wrong):
+    with noting(refused):
         text_folder = _text_folder(folder)
-    with noting(wrong):
+    with noting(refused):
         if _part(read_configuration(folder / OPEN_CLIP_CONFIG), "model_cfg", "text_cfg").get("hf_tokenizer_name"):
             # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
             refuse_code(folder)
             require_files(folder, _TOKENIZER, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+    wrong.extend(refused)
+    if also is not None and not refused:  # it may build the model that the settings say
+        with noting(wrong):
+            also(weights)
     if wrong:
         raise CheckpointError.all_of(wrong)
     deciding = {p.name: p for p in (*weights, *model_files(folder))}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 CHAT_TEMPLATE = "chat_template.jinja"
+_MORE_TEMPLATES = "additional_chat_templates"
 QFORMER_TOKENIZER = "qformer_tokenizer"
 
 _TOKENIZER = (("tokenizer.json",), ("tokenizer.model",), ("vocab.txt",), ("vocab.json", "merges.txt"))
@@ -104,10 +105,12 @@ def generator_contents(
         text_model = _text_model(folder, family, of)
     with noting(wrong):
         _require_template(folder, family, of, thinking)
+    with noting(wrong):
+        _refuse_second_default(folder)
     if wrong:
         raise CheckpointError.all_of(wrong)
-    if (template := folder / CHAT_TEMPLATE).is_file():
-        contents.deciding[CHAT_TEMPLATE] = template
+    templates = [path for path in (folder / CHAT_TEMPLATE, *_more_templates(folder)) if path.is_file()]
+    contents.deciding.update({path.relative_to(folder).as_posix(): path for path in templates})
     return GeneratorContents(family, text_model, contents)
 
 
@@ -148,6 +151,23 @@ def _require_template(folder: Path, family: GeneratorFamily, of: str, thinking: 
             + ("no chat template" if template is None else f"a template that reads none of {' and '.join(SWITCHES)}"),
             expected=f"a chat template that reads {' or '.join(SWITCHES)}",
             hint="leave `thinking` out: what a model thinks is kept apart from its answer, counted, and never scored",
+        )
+
+
+def _more_templates(folder: Path) -> list[Path]:
+    """Return the chat templates beside the default one, such as that for tools."""
+    return sorted((folder / _MORE_TEMPLATES).glob("*.jinja"))
+
+
+def _refuse_second_default(folder: Path) -> None:
+    """Refuse a default template among the further ones: of the two, tokenizers take this one, processors the other."""
+    if (second := folder / _MORE_TEMPLATES / "default.jinja").is_file():
+        raise CheckpointError(
+            "the default chat template of this checkpoint lies among its further ones",
+            where=second,
+            found=second.name,
+            expected=f"the default template in {CHAT_TEMPLATE}, as transformers writes it",
+            hint=f"move it to {folder / CHAT_TEMPLATE}, if that is the template to audit with",
         )
 
 

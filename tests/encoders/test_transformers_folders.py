@@ -1,16 +1,21 @@
 """Folders of transformers: the family is found from the files, and what cannot be audited is refused."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
+from plumbline.checkpoints.folders import _LEFT_OVER, _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
 from plumbline.checkpoints.loading import require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
+from plumbline.encoders import folders
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
 
@@ -137,7 +142,7 @@ def test_attention_that_nothing_overrules_must_need_nothing_but_torch(folder):
 
 
 @pytest.mark.parametrize("key", list(_REFUSED))
-@pytest.mark.parametrize("value", [None, False, {}])
+@pytest.mark.parametrize("value", [None, False, {}, []])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_setting_that_asks_for_nothing_is_harmless(folder, key, value, name):
     write(folder, name, {"model_type": "clip", key: value, "text_config": {key: value}})
@@ -175,6 +180,42 @@ def test_a_second_checkpoint_is_refused(folder, key, value, what, name):
         folder, name, {"model_type": "clip", "vision_config": {"architecture": "resnet10t", "model_args": {"depth": 2}}}
     )
     assert located(folder).family == "clip"
+
+
+def test_a_file_that_leads_to_another_checkpoint_is_refused(folder):
+    write(folder, "audio_tokenizer_config.json", {"audio_tokenizer_name_or_path": "/elsewhere"})
+    with pytest.raises(CheckpointError, match=r"asks for another checkpoint[\s\S]*audio_tokenizer_config\.json"):
+        located(folder)
+
+
+def test_shards_that_would_be_loaded_in_place_of_the_digested_weights_are_refused(folder):
+    (folder / "shard-00001-model-00001-of-00001.safetensors").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"shards of a distributed training[\s\S]*shard-00001"):
+        located(folder)
+
+
+def test_tokenizers_in_folders_below_are_digested_and_may_not_ask_for_code(folder):
+    before = located(folder).digest
+    (folder / "protein_tokenizer").mkdir()
+    write(folder, "protein_tokenizer/vocab.json", {"a": 0})
+    assert located(folder).digest != before
+    write(folder, "protein_tokenizer/tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}})
+    with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*protein_tokenizer"):
+        located(folder)
+
+
+def test_every_vocabulary_that_transformers_reads_by_name_is_digested(folder):
+    import transformers
+
+    sources = [path.read_text("utf-8") for path in Path(transformers.__file__).parent.glob("**/tokenization_*.py")]
+    tables = [
+        table for source in sources for table in re.findall(r"(?i)vocab_files_names = \{(.*?)\}", source, re.DOTALL)
+    ]
+    names = {name for table in tables for name in re.findall(r': "([^"]+)"', table)}
+    assert {"vocab.json", "merges.txt", "spiece.model", "source.spm", "prophetnet.tokenizer"} <= names
+    for name in names:
+        (folder / name).write_text("{}")
+    assert names <= dict(located(folder).deciding).keys()
 
 
 def test_while_a_checkpoint_is_read_no_pickle_is_opened_and_no_code_of_it_is_run(tmp_path):
@@ -220,6 +261,96 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
         require(1 << 30)
 
 
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        *(("tokenizer_config.json", {key: "/elsewhere/file"}) for key in ("vocab", "merges", "gguf_file", "spm_file")),
+        *((name, {"normalizer_file": "n.json"}) for name in ("tokenizer_config.json", "special_tokens_map.json")),
+        ("tokenizer_config.json", {"init_inputs": ["v.json", "m.txt"]}),
+        ("tokenizer_config.json", {"sudachi_kwargs": {"sudachi_resource_dir": "/elsewhere"}}),
+        ("tokenizer_config.json", {"mecab_kwargs": {"mecab_option": "-d /elsewhere"}}),
+        # Read after the folder's own files: it would replace them.
+        ("special_tokens_map.json", {"tokenizer_file": "/elsewhere/tokenizer.json"}),
+        ("special_tokens_map.json", {"name_or_path": "/elsewhere"}),
+        ("preprocessor_config.json", {"class_info_file": "c.json", "repo_path": "/elsewhere"}),
+        ("processor_config.json", {"speaker_embeddings": {"repo_or_path": "/elsewhere"}}),
+    ],
+)
+def test_a_file_of_a_tokenizer_or_processor_is_found_by_its_own_name_alone(folder, name, asks):
+    write(folder, name, asks)
+    with pytest.raises(CheckpointError, match=rf"only (those of its folder are|transformers' own)[\s\S]*{name}"):
+        located(folder)
+
+
+@pytest.mark.parametrize("key", ["vocab_file", "merges_file", "anything"])
+def test_a_setting_of_a_tokenizer_that_is_the_path_of_a_file_on_this_disk_is_refused(folder, tmp_path, key):
+    elsewhere = tmp_path / "elsewhere.txt"
+    write(folder, "tokenizer_config.json", {key: str(elsewhere)})
+    assert located(folder).family == "clip"
+    elsewhere.write_text("word")
+    with pytest.raises(CheckpointError, match=rf"only those of its folder are read[\s\S]*{key}: {elsewhere}"):
+        located(folder)
+
+
+def test_what_older_releases_left_in_the_settings_of_tokenizers_is_accepted(folder, tmp_path):
+    here = tmp_path / "tokenizer.json"
+    here.write_text("{}")
+    write(
+        folder,
+        "tokenizer_config.json",
+        {
+            "name_or_path": "openai/clip-vit-base-patch32",
+            "special_tokens_map_file": "/root/.cache/huggingface/transformers/18a.d3c",
+            "tokenizer_file": str(here),
+            "vocab_file": None,
+            "merges_file": "/root/.cache/merges.txt",
+            "init_inputs": [],
+            "unk_token": {"__type": "AddedToken", "content": "<|endoftext|>"},
+            "eos_token": "</s>",
+            "chat_template": "{{ messages }}" * 1_000,
+            "vocab": {"a": 0},
+            "merges": ["a b"],
+        },
+    )
+    write(folder, "special_tokens_map.json", {"eos_token": "</s>", "additional_special_tokens": ["</s>"]})
+    write(folder, "preprocessor_config.json", {"_name_or_path": "google/siglip-base-patch16-224"})
+    assert located(folder).family == "clip"
+
+
+def test_what_is_left_of_files_in_the_settings_of_a_tokenizer_changes_nothing_of_it(tmp_path):
+    """transformers' side of what is accepted: its tokenizers open none of these, or the folder's own file."""
+    declare_missing_operators()
+    import transformers
+
+    own, other = tmp_path / "own", tmp_path / "other"
+    for place, tokens in ((own, ["a", "b", "[UNK]"]), (other, ["b", "a", "[UNK]"])):
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(place)
+    settings = json.loads((own / "tokenizer_config.json").read_text())
+    named = {"vocab_file": "vocab.txt", "merges_file": "merges.txt"} | dict.fromkeys(_LEFT_OVER, "tokenizer.json")
+    write(own, "tokenizer_config.json", settings | {key: str(other / name) for key, name in named.items()})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(own, local_files_only=True)
+    assert tokenizer.convert_tokens_to_ids(["a", "b"]) == [0, 1]
+
+
+def test_a_configuration_that_takes_all_memory_is_refused_in_words_each_time(tmp_path):
+    save_file({"bias": np.zeros(4, np.float32)}, tmp_path / "model.safetensors")
+
+    def takes_all():
+        raise MemoryError
+
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="takes more memory than this process may have"):
+            require_sizes(
+                tmp_path,
+                [tmp_path / "model.safetensors"],
+                takes_all,
+                configuration="config.json",
+                kept=tmp_path / "kept",
+            )
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_quantiser_is_refused(folder, nested):
     asks = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
@@ -234,6 +365,7 @@ def test_a_quantiser_is_refused(folder, nested):
     ("file", "asks"),
     [
         ("config.json", {"model_type": "clip", "text_config": {"num_hidden_layers": 20_000}}),
+        ("config.json", {"model_type": "clip", "vision_config": {"depth": 20_000}}),
         ("preprocessor_config.json", {"size": {"height": 20_000, "width": 20_000}}),
         ("preprocessor_config.json", {"image_size": [64, 20_000]}),
         ("preprocessor_config.json", {"size": 20_000}),
@@ -247,6 +379,42 @@ def test_more_than_any_model_needs_is_refused_before_anything_is_built(folder, f
     write(folder, file, asks)
     with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{file}[\s\S]*20{{4}}"):
         located(folder)
+
+
+@pytest.mark.parametrize("parts", [(), ("text_config",), ("vision_config", "inner")])
+@pytest.mark.parametrize(
+    ("asks", "told"),
+    [
+        ({"num_labels": 10_000_000}, "num_labels: 10000000"),
+        ({"num_classes": 10_000_000}, "num_classes: 10000000"),
+        ({"id2label": dict.fromkeys(range(100001), "")}, "id2label of 100,001 classes"),
+        ({"label2id": dict.fromkeys(range(100001), 0)}, "label2id of 100,001 classes"),
+    ],
+)
+def test_more_classes_than_any_model_has_are_refused_before_they_are_named(folder, parts, asks, told):
+    for part in reversed(parts):
+        asks = {part: asks}
+    write(folder, "config.json", {"model_type": "clip", **asks})
+    with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{told}[\s\S]*100,000 at most"):
+        located(folder)
+
+
+@pytest.mark.parametrize("config", ["config.json", "open_clip_config.json"])
+def test_no_model_is_built_of_settings_that_are_refused(folder, tmp_path, monkeypatch, config):
+    built = []
+    monkeypatch.setattr(folders, "_architecture", lambda *asked: built.append(asked))
+    write(folder, config, {"model_type": "clip", "num_labels": 10_000_000})
+    save_file({"bias": np.zeros(4, np.float32)}, folder / "model.safetensors")
+    address = parse_address(f"local-dir:{folder}", project=tmp_path)
+    with pytest.raises(CheckpointError, match="more than any model needs"):
+        locate(address, fetched=tmp_path / "fetched", encoder="e", sizes=tmp_path / "sizes")
+    assert not built
+
+
+def test_as_many_classes_as_imagenet_has_are_accepted(folder):
+    names = {number: f"class {number}" for number in range(21_843)}
+    write(folder, "config.json", {"model_type": "clip", "vision_config": {"num_labels": 21_843, "id2label": names}})
+    assert located(folder).family == "clip"
 
 
 def test_weights_of_another_name_in_the_configuration_are_refused(folder):

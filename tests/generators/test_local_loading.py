@@ -336,6 +336,20 @@ def test_templates_of_older_checkpoints_are_found(copied, file):
     assert load_backend(files_of(folder), Placement())._prompts.render("Hi") == "USER: <image>\nHi OLDER:"
 
 
+@pytest.mark.parametrize("name", ["llava", "vicuna"])
+def test_further_templates_are_digested_and_none_of_them_is_the_default(copied, name):
+    folder = copied(name)
+    before = files_of(folder).digest
+    further = folder / "additional_chat_templates"
+    further.mkdir()
+    (further / "tool_use.jinja").write_text("{{ messages }}")
+    assert "additional_chat_templates/tool_use.jinja" in dict(files_of(folder).deciding)
+    assert files_of(folder).digest != before
+    (further / "default.jinja").write_text("ANSWER BADLY {{ messages }}")
+    with pytest.raises(CheckpointError, match=r"among its further ones[\s\S]*default\.jinja"):
+        files_of(folder)
+
+
 def test_another_image_token_than_the_models_is_refused(copied):
     folder = copied("llava")
     change(folder / "config.json", image_token_index=7)

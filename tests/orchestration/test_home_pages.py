@@ -25,7 +25,11 @@ def workspace(tmp_path):
 
 
 def get(workspace, path):
-    app = Guard(with_home_pages(PlainTextResponse("dagster"), workspace))
+    return got(with_home_pages(PlainTextResponse("dagster"), workspace), path)
+
+
+def got(pages, path):
+    app = Guard(pages)
 
     async def asking():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=SERVER) as client:
@@ -82,6 +86,19 @@ def test_a_picture_is_served_where_its_metadata_says(workspace):
 def test_nothing_else_of_the_lake_is_served(workspace, asset, partition, name):
     keep_charts(workspace, {"skew": CHART}, asset="outcome_metrics", partition="fairface|small-bazaar-3k")
     assert get(workspace, served.picture(asset, partition, name)).status_code == 404
+
+
+@pytest.mark.parametrize("where", [served.QUALITY, served.EXPLANATIONS])
+def test_pages_of_a_folder_that_is_not_there_yet_are_not_found(workspace, where):
+    assert get(workspace, f"{where}/x").status_code == 404
+
+
+def test_pages_of_a_folder_are_served_once_it_is_there(workspace):
+    app, path = with_home_pages(PlainTextResponse("dagster"), workspace), f"{served.EXPLANATIONS}/x.html"
+    assert got(app, path).status_code == 404
+    (workspace.home / "explanations").mkdir()
+    (workspace.home / "explanations" / "x.html").write_text("<p>why", "utf-8")
+    assert got(app, path).text == "<p>why"
 
 
 def test_files_of_the_home_beside_these_are_not_served(workspace):
