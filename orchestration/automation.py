@@ -5,9 +5,11 @@ from collections.abc import Set
 import dagster as dg
 
 from orchestration.conditions import (
+    AncestorsLeftOut,
     AncestorsUnderWay,
     AskedFor,
     AuditRunning,
+    Looks,
     OutOfDate,
     RunsUnderWay,
     UpdatedElsewhere,
@@ -42,8 +44,9 @@ def _stale(workspace: Workspace, *more: dg.AutomationCondition) -> dg.Automation
     for condition in more:
         trigger = trigger | condition
     # What was triggered and is up to date all the same, since nothing that it reads has changed, waits for more.
-    triggered = AskedFor(workspace) & trigger.since_last_handled() & OutOfDate(workspace)
-    return triggered & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace)
+    looks = Looks(workspace)
+    triggered = AskedFor(workspace) & trigger.since_last_handled() & OutOfDate(looks)
+    return triggered & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace) & ~AncestorsLeftOut(looks)
 
 
 def _ready(workspace: Workspace) -> dg.AutomationCondition:

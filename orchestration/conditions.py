@@ -4,12 +4,13 @@ They are evaluated where the audit file can be read, in the code server, not in 
 """
 
 from collections.abc import Callable, Set
+from datetime import datetime
 
 import dagster as dg
 from dagster._core.definitions.declarative_automation.automation_context import AutomationContext
 
 from assets.slices import asked_slices
-from assets.up_to_date import Present
+from assets.up_to_date import NEVER, Present
 from orchestration.instance import audit_is_running
 from plumbline.errors import PlumblineError
 from resources.workspace import Workspace
@@ -66,15 +67,33 @@ class AskedFor(dg.AutomationCondition):
         return dg.AutomationResult(context=context, true_subset=matching)
 
 
-class OutOfDate(dg.AutomationCondition):
-    """True for what is out of date by the rule that `plumbline audit` goes by; see `assets.up_to_date`."""
+class Looks:
+    """What is there now, looked up anew for every asset, but for the sources: these are digested once a tick.
+
+    A run may end while a tick goes on, and what it has made must not count as out of date.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._last: Present | None = None
+        self._tick: datetime | None = None
+
+    def present(self, context: AutomationContext) -> Present:
+        """Return what is there now."""
+        sources = self._last if context.evaluation_time == self._tick else None
+        self._last, self._tick = Present(self._workspace, sources=sources), context.evaluation_time
+        return self._last
+
+
+class OutOfDate(dg.AutomationCondition):
+    """True for what is out of date by the rule that `plumbline audit` goes by; see `assets.up_to_date`."""
+
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates that are out of date; of what has no partitions all or none."""
-        present, name = Present(self._workspace), context.key.to_user_string()
+        present, name = self._looks.present(context), context.key.to_user_string()
         subset = context.candidate_subset
         if context.partitions_def is None:
             matching = subset if present.changes(name) else context.get_empty_subset()
@@ -153,6 +172,56 @@ class AncestorsUnderWay(dg.AutomationCondition):
                 if not subset.is_empty:
                     waiting = waiting.compute_union(_concerned(context.candidate_subset, definition, subset, node))
         return dg.AutomationResult(context=context, true_subset=waiting)
+
+
+class AncestorsLeftOut(dg.AutomationCondition):
+    """True for what would be made from results that are out of date: now, or through what is asked for in this look.
+
+    A run of an asset is refused while something that it reads is out of date (`assets.up_to_date`), and what is made of
+    it would be made twice. So an asset waits until each of its ancestors is either asked for with it, or up to date
+    and made from nothing that is asked for. What has become stale by one look is asked for by the next, and the asset
+    that has waited with it.
+    """
+
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates that have to wait; of what has no partitions all or none."""
+        graph, key, subset = context.asset_graph, context.root_context.key, context.candidate_subset
+        mine = dimensions(graph.get(key).partitions_def)
+        ancestors = {
+            node.key: theirs
+            for node in map(graph.get, graph.get_ancestor_asset_keys(key) - _LOOKED_AT_BY_OTHERS)
+            # Of those of many partitions not all need to be up to date: the findings leave out what is not.
+            if node.is_materializable and set(theirs := dimensions(node.partitions_def)) <= set(mine)
+        }
+        asked = {
+            (one.asset_key, one.partition_key or "")
+            for ancestor in ancestors.keys() & context.request_subsets_by_key.keys()
+            for one in context.request_subsets_by_key[ancestor].expensively_compute_asset_partitions()
+        }
+        present = self._looks.present(context)
+
+        def left_out(partition: str) -> bool:
+            parts = dict(zip(mine, partition.split("|")))
+            of = {ancestor: "|".join(parts[name] for name in theirs) for ancestor, theirs in ancestors.items()}
+            with_it = {ancestor for ancestor, own in of.items() if (ancestor, own) in asked}
+            others = of.keys() - with_it
+            return any(graph.get_ancestor_asset_keys(ancestor) & with_it for ancestor in others) or any(
+                # Of what was never made Dagster says whether it is there.
+                present.changes(ancestor.to_user_string(), of[ancestor]) not in ([], [NEVER])
+                for ancestor in others
+            )
+
+        if mine:
+            return dg.AutomationResult(context=context, true_subset=_only(subset, left_out))
+        waits = not subset.is_empty and left_out("")
+        return dg.AutomationResult(context=context, true_subset=subset if waits else context.get_empty_subset())
+
+
+_LOOKED_AT_BY_OTHERS = {dg.AssetKey("records")}
+"""To tell whether records are out of date takes reading every image. `watch_sources` does, where one has changed."""
 
 
 def _concerned(candidates, definition, busy, node):

@@ -9,10 +9,11 @@ from unittest.mock import patch
 import dagster as dg
 import yaml
 from dagster._core.definitions.declarative_automation import automation_condition_tester
-from dagster._core.events import AssetMaterializationPlannedData
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEventType, StepMaterializationData
 
 from assets.checks import BLOCKING_CHECKS
 from assets.partitions import answers_key, cell_key
+from orchestration.conditions import dimensions
 from orchestration.definitions import build_definitions
 from resources.workspace import Workspace
 
@@ -73,7 +74,8 @@ class LivingHome:
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(folder))
         self.refused, self.failing = refused, frozenset({"records", "extended_records"})
         self.rests, self.as_text = False, False
-        self._versions = itertools.count()
+        self._versions, self._clock = itertools.count(), itertools.count()
+        self._newest: dict[tuple[str, str], int] = {}
         self._cursor = None
         self._audit()
 
@@ -123,6 +125,7 @@ class LivingHome:
     def observe(self, source: str, partition: str | None = None, *, version: str | None = None) -> None:
         """Report that a source has other content, or what it has."""
         self.rests = False
+        self._newest[source, partition or ""] = next(self._clock)
         tags = {"dagster/data_version": version or f"content {next(self._versions)}"}
         self.instance.report_runless_asset_event(dg.AssetObservation(source, partition=partition, tags=tags))
 
@@ -160,8 +163,47 @@ class LivingHome:
             )
         for key in self.graph.toposorted_asset_keys:
             name = key.to_user_string()
+            self._newest |= {(name, partition or ""): next(self._clock) for partition in asked.get(name, ())}
             for partition in sorted(asked.get(name, ()), key=str) if name not in checked else ():
                 self.instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=partition))
+
+    def changes(self, asset: str, partition: str = "") -> list[str]:
+        """Return what it is made of directly, and which is newer, as `Present.changes` would of what reads all of it.
+
+        Of a made asset nothing else counts: what is further up makes it out of date once what is between is made.
+        """
+        key = dg.AssetKey(asset)
+        parents = {parent.to_user_string() for parent in self.graph.get(key).parent_keys}
+        mine = self._parts(asset, partition)
+        if asset == "extended_records":
+            mine["encoder"] = self.workspace.audit.labeller
+        return [
+            f"{name} {of}"
+            for (name, of), when in self._newest.items()
+            if name in parents and when > self._newest[asset, partition]
+            if all(mine.get(dimension, value) == value for dimension, value in self._parts(name, of).items())
+        ]
+
+    def _parts(self, asset: str, partition: str) -> dict[str, str]:
+        parts = dict(zip(dimensions(self.graph.get(dg.AssetKey(asset)).partitions_def), partition.split("|")))
+        return {"dataset": parts["slice"].partition(".")[0], **parts} if "slice" in parts else parts
+
+    def require_nothing_left_out(self, asked: dict[str, set[str | None]]) -> None:
+        """What is asked for is made of what is up to date and stays so, and of what is asked for with it."""
+        every = {(name, partition or "") for name, partitions in asked.items() for partition in partitions}
+        for name, partition in every:
+            mine = self._parts(name, partition)
+            for key in self.graph.get_ancestor_asset_keys(dg.AssetKey(name)) & self.graph.materializable_asset_keys:
+                above = key.to_user_string()
+                theirs = dimensions(self.graph.get(key).partitions_def)
+                if above == "records" or not set(theirs) <= mine.keys():
+                    continue
+                of = "|".join(mine[dimension] for dimension in theirs)
+                if (above, of) not in every:
+                    said = f"{name} of {partition} is asked for without {above}"
+                    assert not self.changes(above, of), said
+                    further = {each.to_user_string() for each in self.graph.get_ancestor_asset_keys(key)}
+                    assert not {one for one in further if (one, partition) in every}, said
 
     def start(self, names: set[str], partition: str) -> dg.DagsterRun:
         """Let one run of what was asked for be under way."""
@@ -176,6 +218,20 @@ class LivingHome:
             )
             self.instance.report_dagster_event(planned, run.run_id)
         return run
+
+    def fail(self, names: set[str], partition: str, *, made: set[str]) -> None:
+        """Let a run of what was asked for make some of it, and then fail."""
+        run = self.start(names, partition)
+        for key in self.graph.toposorted_asset_keys:
+            if (name := key.to_user_string()) in made:
+                self._newest[name, partition] = next(self._clock)
+                event = dg.DagsterEvent(
+                    DagsterEventType.ASSET_MATERIALIZATION.value,
+                    run.job_name,
+                    event_specific_data=StepMaterializationData(dg.AssetMaterialization(key, partition=partition)),
+                )
+                self.instance.report_dagster_event(event, run.run_id)
+        self.instance.report_run_failed(run)
 
     def end(self, run: dg.DagsterRun) -> None:
         """Let it end, some time before the next look."""

@@ -3,6 +3,8 @@
 import pytest
 from living import AUDIT, JOINED, SLICES, LivingHome, joined
 
+from assets.up_to_date import Present
+
 CELL_ASSETS = {"probe_logits", "outcome_metrics", "trident_metrics", "saner", "mitigated_metrics", "tracked_run"}
 LANGUAGE = {"max_toxicity", "words", "base_llm_comparison", "tracked_answers"}
 
@@ -32,6 +34,22 @@ def home(resting, tmp_path):
     yield home
     if home.rests:
         resting.append(home)
+
+
+@pytest.fixture
+def reading(own_home, monkeypatch):
+    """Return a home where a result is out of date once something that it is made of directly is newer."""
+    monkeypatch.setattr(Present, "changes", lambda _, asset, partition="": own_home.changes(asset, partition))
+    return own_home
+
+
+def require_up_to_date(home):
+    assert not {
+        (name, partition): changes
+        for name, partitions in home.everything().items()
+        for partition in partitions
+        if (changes := home.changes(name, partition or ""))
+    }
 
 
 def require_findings_last(asked):
@@ -70,6 +88,53 @@ def test_a_changed_checkpoint_re_audits_its_column_alone_and_in_order(home, monk
     assert not {"records", "extended_records", "generations", *LANGUAGE} & set(total)
     assert all(set(last) >= JOINED for last in asked[2:])
     require_findings_last(asked)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("encoder_checkpoint", "old"),
+        *(
+            pytest.param(source, marks=pytest.mark.slow)
+            for source in [("encoder_checkpoint", "labels"), ("dataset_folder", "one"), ("dataset_folder", "people"),
+                           ("lvlm_checkpoint", "other"), ("prompt_suites",), ("mitigation_texts",), ("answer_words",)]
+        ),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_nothing_is_asked_for_without_what_it_is_made_of(reading, source):
+    reading.observe(*source)
+    asked = []
+    while now := reading.tick():
+        reading.require_nothing_left_out(now)
+        asked.append(now)
+        reading.make(now)
+    assert joined(asked), "each thing once"
+    require_up_to_date(reading)
+
+
+def test_mitigations_are_judged_once_all_of_them_are_fitted_anew(reading):
+    reading.observe("encoder_checkpoint", "old")
+    reading.make(reading.tick())
+    cells = reading.tick()
+    assert "bias_prompts" in cells and "logit_adjustment" not in cells, "it is not out of date yet"
+    assert not {"mitigated_metrics", "tracked_run"} & set(cells)
+    reading.make(cells)
+    assert set(reading.tick()) >= {"logit_adjustment", "outcome_metrics", "mitigated_metrics"}
+
+
+def test_a_run_that_was_refused_for_what_is_out_of_date_is_followed_by_another(reading):
+    reading.observe("encoder_checkpoint", "new")
+    reading.make(reading.tick())
+    reading.make(reading.tick())
+    cells = reading.tick()
+    assert "mitigated_metrics" in cells
+    # The texts change between two of its steps.
+    reading.fail(set(cells), "one|new", made=set(cells) - {"mitigated_metrics", "tracked_run"})
+    reading.observe("mitigation_texts")
+    total = joined(reading.follow())
+    assert total["mitigated_metrics"] >= {"one|new"} and total["tracked_run"] >= {"one|new"}
+    require_up_to_date(reading)
 
 
 @pytest.mark.slow
