@@ -90,7 +90,8 @@ def open_clip_contents(folder: Path, of: str, *, also: Also | None = None) -> Fo
         if _part(read_configuration(folder / OPEN_CLIP_CONFIG), "model_cfg", "text_cfg").get("hf_tokenizer_name"):
             # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
             refuse_code(folder)
-            require_files(folder, _TOKENIZER, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+            with noting(wrong):
+                require_files(folder, _TOKENIZER, lacking=f"the checkpoint of {of} has no files of a tokenizer")
     wrong.extend(refused)
     if also is not None and not refused:  # it may build the model that the settings say
         with noting(wrong):
