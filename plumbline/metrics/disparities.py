@@ -729,7 +729,7 @@ def disparity_rows(
             least_p=draws.least_p,
             null=draws.chance(disparity.value),
         )
-        columns |= dict(zip(COLUMNS, detectable))
+        columns |= dict(zip(COLUMNS, detectable or ()))
         yield common | columns | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
 
 
@@ -752,7 +752,7 @@ def detectable_columns(
         return {}
     alternatives = alternatives_of(counts, totals, sizes, settings, clusters=clusters, mixing=mixing)
     of_test = {"parity": parity, "ratio": ratio, "least_p": least_p, "null": null}
-    return dict(zip(COLUMNS, alternatives.detectable(statistic, **of_test)))  # type: ignore[arg-type]
+    return dict(zip(COLUMNS, alternatives.detectable(statistic, **of_test) or ()))  # type: ignore[arg-type]
 
 
 def alternatives_of(

@@ -30,6 +30,10 @@ COLUMNS = ("detectable_05", "detectable_002", "detectable_0001", "detectable_000
 """The columns of the metric table for these."""
 LEAST_EVENTS = 5.0
 """Expected events of every group, and images without, below which no ratio of rates is told as detectable."""
+FEWEST_SETS = 10
+"""Sets of which fewer leave so few assignments that alternatives cannot be made from them."""
+_ATOM = 0.01
+"""Share of the draws from which on a value that so many have, and none exceeds, is the largest that there can be."""
 _SHIFTS = np.array([0, 2, 2.8, 3.6, 4.5, 5.5, 7, 9, 12])
 """Differences that are tried, in standard errors."""
 _TRIED = np.linspace(0, _SHIFTS[-1], 241)
@@ -68,7 +72,7 @@ def detectable_value(
 ) -> Detectable:
     """Return the smallest value that a permutation test of counts finds; see `Alternatives` for the parameters."""
     alternatives = Alternatives(counts, sizes, apart=apart, clusters=clusters, mixing=mixing)
-    return alternatives.detectable(statistic, parity=parity, ratio=ratio, least_p=least_p, null=null)
+    return alternatives.detectable(statistic, parity=parity, ratio=ratio, least_p=least_p, null=null) or Detectable()
 
 
 class Alternatives:
@@ -136,8 +140,8 @@ class Alternatives:
         ratio: bool = False,
         least_p: float = 0.0,
         null: NDArray[np.float64] | None = None,
-    ) -> Detectable:
-        """Return the smallest value of a statistic that its permutation test finds.
+    ) -> Detectable | None:
+        """Return the smallest value of a statistic that its permutation test finds; None of fewer than `FEWEST_SETS`.
 
         Parameters
         ----------
@@ -158,6 +162,8 @@ class Alternatives:
             nan where fewer than `POWER` of the audits would find the largest difference that is tried (12 standard
             errors, or what the pooled rate allows), and at levels that p cannot reach.
         """
+        if self._clusters is not None and self._clusters < FEWEST_SETS:
+            return None
         if self._none:
             return Detectable()
         null, detectable = statistic(self._counts, self._sizes) if null is None else null, Detectable()
@@ -406,6 +412,9 @@ def detectable_of(
         needed, reached, true = (_scaled(each, parity) for each in (sign * required, sign * simulated, values))
     needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
     alike, factor = float(np.nan_to_num(true[0])), np.asarray(wider, np.float64)
+    # Of three events in pairs of images the difference is always one or three: no test of them has a small p.
+    largest = float((null >= null.max()).mean())
+    least_p = max(least_p, largest if largest >= _ATOM else 0.0)
     widened = alike + (needed[:, :1] - alike) * factor
     detectable = np.full(len(LEVELS), np.nan)
     exceeded = _scaled(sign * _of_most(simulated), parity)

@@ -320,3 +320,15 @@ def test_of_rare_answers_what_is_told_is_found_or_nothing_is_told():
     told = np.nanmedian([gap_of(refused(rng, 0.03, 0.0), seed).detectable[0] for seed in range(25)])
     found = np.mean([gap_of(refused(rng, 0.03, told), seed).p <= 0.05 for seed in range(80)])
     assert 0.6 <= found <= 0.95
+
+
+@pytest.mark.parametrize(("events", "clusters"), [([2, 1], None), ([2, 1], 197), ([40, 30], 9)])
+def test_of_events_or_sets_so_few_that_no_test_has_a_small_p_nothing_is_told(events, clusters):
+    # Pairs of images: one set with both, one with one; labels are swapped within a set.
+    rng, sizes = np.random.default_rng(0), np.array([197, 197])
+    both, alone = min(events) if clusters != 9 else 0, abs(events[0] - events[1]) if clusters != 9 else sum(events)
+    first = both + rng.binomial(alone, 0.5, size=10_000)
+    counts = np.stack([first, sum(events) - first], axis=1)[:, None]
+    of = {"apart": 0, "clusters": clusters}
+    told = detectable_value(counts, np.broadcast_to(sizes, (10_000, 1, 2)), PARITY.value, **of)
+    assert np.isnan(told).all()
