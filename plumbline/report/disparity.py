@@ -67,14 +67,15 @@ class Disparity:
     def told(self, reading: Reading) -> Row:
         """Return the reading that speaks.
 
-        Max Skew does where it is evidence, where no image got the label, or where all its pairs are defined and no
-        other reading is evidence. Otherwise a reading that is evidence speaks, the smoothed skew before the parity
-        difference; without one, the smoothed skew (the parity difference, where there is none) says that there is no
-        evidence over all groups.
+        Max Skew does where no image got the label, and where all its pairs are defined and it is evidence or no other
+        reading is. Otherwise a reading that is evidence speaks, the smoothed skew before the parity difference; without
+        one, the smoothed skew (the parity difference, where there is none) says that there is no evidence over all
+        groups.
         """
         # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
         sure = [other for other in self.others if evidence(other, reading)]
-        if (evidence(self.skew, reading) and defined(self.skew["value"])) or self.never:
+        surely = evidence(self.skew, reading) and defined(self.skew["value"])
+        if self.never or (surely and not (self.partial and self.others)):
             return self.skew
         return next(iter(sure or (self.others if self.partial else [])), self.skew)
 

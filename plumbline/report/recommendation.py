@@ -2,8 +2,8 @@
 
 A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
 no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
-accuracy and no retrieval, each by its verdict. One that closes no gap between groups is recommended only where there
-are enough images to see one become twice as wide. Among several it is the one that improves most of the six; then the
+accuracy and no retrieval, each by its verdict. One that closes no gap between groups, by whichever reading, is
+recommended only where there are enough images to see one become twice as wide. Among several it is the one that improves most of the six; then the
 one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw images that it is judged
 on is never recommended.
 """
@@ -50,7 +50,7 @@ def _does_no_harm(one: Tried) -> bool:
 
 def _unseen(one: Tried) -> list[Row]:
     """Return the gaps that it might double without anybody seeing it, where it closes none."""
-    if one.improved_axes:
+    if one.closed:
         return []
     gaps = [row for row in one.of("axis", verdict=NO_EVIDENCE) if axis_of(row) in SIX_AXES]
     return [row for row in gaps if not or_nan(row["smallest_detectable"]) <= abs(or_nan(row["value_before"]))]
@@ -64,7 +64,7 @@ def recommended(candidates: Sequence[Tried]) -> Tried | None:
 
 def _merit(one: Tried) -> tuple[float, ...]:
     merit: list[float] = []
-    for rows in (one.improved_axes, one.improved_harms):
+    for rows in (one.closed, one.improved_harms):
         merit += [len(rows), sum(abs(row["value"]) for row in rows) / max(1, len(rows))]
     return tuple(merit)
 
@@ -82,8 +82,8 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> str:
         which = "the one mitigation" if len(candidates) == 1 else f"none of {len(candidates)} mitigations"
         can = "cannot" if len(candidates) == 1 else "can"
         return f"For {whose} {which} {can} be recommended: {why_none(candidates)}."
-    helps = max(best.improved_axes or best.improved, key=lambda row: -(row["q"] or 0.0))
-    no_gap = "" if best.improved_axes else "; no evidence that it closes a gap between groups"
+    helps = max(best.closed or best.improved, key=lambda row: -(row["q"] or 0.0))
+    no_gap = "" if best.closed else "; no evidence that it closes a gap between groups"
     costs = "" if best.of(*COSTS) else "; what it costs was not measured"
     return (
         f"For {whose} use {best.name}: it {_changed(helps, reading)}{no_gap}; no evidence that it makes anything "
@@ -100,7 +100,7 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
     every = [one for candidates in others for one in candidates]
     if not any(one.improved and not one.leaking for one in every):
         return f"Try mitigations on {model}; none was tried."
-    first = recommended([one for one in every if one.improved_axes])
+    first = recommended([one for one in every if one.closed])
     if first is None:
         return (
             f"No mitigation was tried on {model}; on other models none was seen to close a gap without a loss, so that "
@@ -108,7 +108,7 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
             "worse”."
         )
     better = [
-        *_counted(len(first.improved_axes), f"of the {len(SIX_AXES)} gaps by gender and race"),
+        *_counted(len(first.closed), f"of the {len(SIX_AXES)} gaps by gender and race"),
         *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
     ]
     return (

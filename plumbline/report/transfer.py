@@ -111,6 +111,12 @@ class Tried:
         return [r for r in self.of("axis", verdict=IMPROVED) if axis_of(r) in SIX_AXES]
 
     @property
+    def closed(self) -> list[Row]:
+        """Return the gaps that it closes, by Max Skew or else by another reading: one a contrastive axis."""
+        by_others = [row for row in self.by_other_readings(IMPROVED) if axis_of(row) in SIX_AXES]
+        return self.improved_axes + by_others
+
+    @property
     def improved_harms(self) -> list[Row]:
         """Return the harm rates that it improves; the mean over the tasks is no further one."""
         return [r for r in self.of("harm", verdict=IMPROVED) if r["event"] != "mean_of_tasks"]

@@ -187,3 +187,11 @@ def test_where_none_was_tried_what_is_recommended_elsewhere_is_named_and_nothing
 def test_a_mitigation_that_lowers_a_rate_and_no_gap_is_told_as_that():
     assert "no evidence that it closes a gap" in told(saner=[(HARM, BETTER)])
     assert "no evidence that it closes a gap" not in told(saner=[(HARM, BETTER), (GENDER_CRIME, BETTER)])
+
+
+def test_a_gap_that_is_closed_by_another_reading_is_no_gap_that_was_not_closed():
+    """Where one group alone gets a label, Max Skew is undefined, and the parity difference says what became of it."""
+    said = told(adjusted=[(HARM, BETTER), (PARITY, BETTER)])
+    assert "it lowers the parity difference by gender in crime labels by 40 points" in said
+    assert "no evidence that it closes a gap" not in said
+    assert "no evidence that it closes a gap" in told(adjusted=[(HARM, BETTER), (PARITY, SAME)])

@@ -163,6 +163,19 @@ def test_where_one_group_alone_gets_a_label_the_cell_and_the_verdict_tell_anothe
     assert ("2 of 2 show evidence" if evident else "alone shows no evidence of it.") in verdict(card, Reading())[1]
 
 
+def test_where_pairs_are_left_out_max_skew_does_not_speak_though_it_is_evidence():
+    left_out = reason("undefined_pairs", undefined=2, pairs=3)
+    groups = {"Black": 0.6, "White": 0.0, "Indian": 0.5}
+    spared = [
+        *answer("spared", value=0.6, low=0.3, high=1.0, reason=left_out, groups=groups),
+        *_other_readings("spared", {"value": 70.0, "ci_low": 50.0, "ci_high": 80.0}, {"value": 0.6}),
+    ]
+    card = scorecard(frame(spared, answer("mild", value=1.1, low=0.8, high=1.5)), Reading())
+    assert asked_models(card) == ["spared", "mild"]
+    assert cell(card, "spared")["definition"] == "smoothed"
+    assert verdict(card, Reading())[0].startswith("spared is the most clearly biased")
+
+
 def _where_skew(changed):
     skew = pl.col("metric") == "max_skew"
     return {
