@@ -3,9 +3,9 @@
 A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
 no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
 accuracy and no retrieval, each by its verdict. One that closes no gap between groups, by whichever reading, is
-recommended only where there are enough images to see one become twice as wide. Among several it is the one that improves most of the six; then the
-one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw images that it is judged
-on is never recommended.
+recommended only where there are enough images to see one become twice as wide. Among several it is the one that
+closes most gaps; then the one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw
+images that it is judged on is never recommended.
 """
 
 from __future__ import annotations

@@ -524,16 +524,19 @@ def _asked_elsewhere(card: pl.DataFrame) -> set[str]:
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     """Return measure -> value of the questions that the rows of one model answer, under one condition and scorer.
 
-    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out.
-    Values are in the unit that the measure names (`Question.measure`), as the scorecard shows them.
+    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out. Where Max Skew
+    leaves out pairs it is the smoothed one; a ranking's is always that of the group in front, since the rows of one
+    model have no q that would say whether another group speaks. Values are in the unit that the measure names
+    (`Question.measure`), as the scorecard shows them.
     """
     plain = where(table, occupation=None)
-    answers = [(question, list(_answers(plain, question).values())) for question in questions(plain)]
-    return {
-        question.measure: UNITS[question.unit].shown(rows[0]["value"])
-        for question, rows in answers
-        if rows and defined(rows[0]["value"])
-    }
+    numbers = {}
+    for question in questions(plain):
+        for row in [*_answers(plain, question).values()][:1]:
+            told = row if question.ranks else _told(row, question, plain, Reading())
+            if told["metric"] == question.metric and defined(told["value"]):
+                numbers[question.measure] = UNITS[question.unit].shown(told["value"])
+    return numbers
 
 
 def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:

@@ -429,6 +429,14 @@ def test_numbers_for_mlflow_have_the_unit_in_their_name():
     assert numbers == {"Crime labels by race: percent more often": 154.8, "Toxicity: spread from 0 to 1": 0.2}
 
 
+def test_numbers_for_mlflow_tell_the_smoothed_skew_where_pairs_are_left_out_and_a_ranking_by_who_is_in_front():
+    rows = [*answer("a", **UNPAIRED, **ONE_ALONE), *_other_readings("a", {"value": 9.0}, {"value": 0.6})]
+    table = frame(rows, _ranked(QUIET, {"Asian": QUIET, "White": BEHIND})).with_columns(q=None)
+    shown = scorecard_numbers(table)
+    assert shown["Crime labels by race: percent more often"] == 900
+    assert shown["Ranking for competence by race: percent over its share"] == pytest.approx(17.35)
+
+
 @pytest.mark.parametrize("attribute", ["age_group", "site"])
 def test_an_attribute_beside_no_gender_or_race_is_asked_all_that_race_is(attribute):
     table = frame(answer("a", attribute=attribute), answer("a", attribute=attribute, suite="agency", event=NEGATIVE))
