@@ -74,14 +74,17 @@ def _undelivered(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def changed_in_mlflow(workspace: Workspace) -> dict[tuple[str, str], str]:
-    """Return asset and partition of what MLflow has otherwise than the lake, each with what is wrong.
+    """Return asset and partition of what MLflow has not, or otherwise than the lake, each with what is wrong.
 
     Raises
     ------
     TrackingUnavailable
         If MLflow cannot be read.
     """
-    tracking, wrong = Tracking(workspace), {}
+    tracking, wrong = (
+        Tracking(workspace),
+        dict.fromkeys(_undelivered(workspace), "was not sent: MLflow did not take it"),
+    )
     for committed in _tracked(workspace):
         # Earlier versions kept no digests.
         for run, why in tracking.changed(committed.details.get("runs", {})).items():

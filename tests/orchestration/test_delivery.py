@@ -148,3 +148,16 @@ def test_mlflow_that_cannot_be_read_is_told_with_what_mends_it(workspace, monkey
     print_mlflow(workspace, told)
     text = told.export_text()
     assert "malformed" in text and "`plumbline report --redeliver`" in text
+
+
+def test_status_says_which_runs_mlflow_never_got(workspace):
+    """The daemon delivers without a person who reads its warnings."""
+    tracked(workspace, "tracked_run", cell_key("one", "mine"), None)
+    tracked(workspace, "tracked_answers", "seer", None)
+    console = Console(record=True, width=200)
+    assert print_mlflow(workspace, console) is False
+    said = console.export_text()
+    assert "one|mine: was not sent" in said and "seer: was not sent" in said and "plumbline report" in said
+    for name, partition in (("tracked_run", cell_key("one", "mine")), ("tracked_answers", "seer")):
+        tracked(workspace, name, partition, "r0")
+    assert print_mlflow(workspace, Console(record=True)) is True
