@@ -26,7 +26,7 @@ from plumbline.report.listings import LONGEST_LISTING, Listing
 from plumbline.report.numbers import confidence, count, interval, money, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
-from plumbline.report.vocabulary import attribute_title
+from plumbline.report.vocabulary import attribute_title, sentence_start
 
 
 def lvlm_listing(inputs: ReportInputs) -> Listing:
@@ -203,6 +203,8 @@ def _word(own: pl.DataFrame, words: pl.DataFrame, reading: Reading) -> Finding:
         f"{confidence(reading.confidence)} CI {ends}; {p_value(row['q'], 'q')})."
     )
     tone, short = "bias" if judged.height else "difference", f"“{row['word']}” is said of {who}"
+    if row["reason"]:
+        sentence += f" {sentence_start(row['reason'])}."
     finding = _finding(row | {"value": row["association"]}, reading, tone, "words", short, row["model"])
     return replace(finding, sentence=sentence)
 

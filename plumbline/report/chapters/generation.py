@@ -265,7 +265,8 @@ CHAPTER = Chapter(
     anchor="generation",
     title="What generative models say of whom",
     lead="Models that answer in words were asked about pictures of people. Where each scene is shown with its person "
-    "changed and all else alike, whatever differs between the answers is owed to the person.",
+    "changed and all else alike, what differs between the answers is owed to the person, or to chance where answers "
+    "are drawn.",
     parts=_parts,
     findings=max_score_findings,
     pictures={"max_toxicity": small_max_scores},
