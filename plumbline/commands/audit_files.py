@@ -440,6 +440,7 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
         lines[-1] = "  columns: {}   # FILL IN attribute: column, such as {gender: sex}"
     others = [name for name in table.columns if name != path and name not in guessed.values()]
     lines += [f"    # not taken: {_plain(name)} ({_counted(table, name)})" for name in others]
+    lines += ["    # set_id: COLUMN   # where several images show one person or scene: the column that says which"]
     if "gender" in guessed:
         counted = table.values(guessed["gender"])
         lines += _gender_values([value for value, n in counted if n >= MappedFolder.smallest_shown])

@@ -272,5 +272,5 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
     say(
         f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
         f"at p = {planned[0].level:.2g}, which the correction of {planned[0].tests:,} tests requires of a lone "
-        "difference. Images are counted as independent."
+        "difference. Images are counted as independent, sets of one person or scene not allowed for."
     )

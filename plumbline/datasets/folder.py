@@ -272,6 +272,7 @@ class MappedFolder(Reader):
         self.least_shown = column_map.min_shown or self.smallest_shown
         self._rules = {column: rule for column in column_map.columns if (rule := _rule(column_map, column))}
         self.declaration = Declaration(
+            identity_file="`set_id` in `map.columns`",
             id="folder",
             version=1,
             source="the user's own table and column map",

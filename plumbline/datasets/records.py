@@ -108,7 +108,7 @@ class Declaration:
     path_column : str or None
         The index column that names the image.
     identity_file : str or None
-        The file that says which pictures show one person, where the dataset has several and such a file.
+        The file, or the key of the audit file, that says which pictures show one person, where there may be several.
     default_filter : str
         The rows that a suite counts unless `filters` names others.
     filters : mapping of str to str

@@ -16,7 +16,7 @@ from plumbline.report.listings import LONGEST_LISTING, Listing
 from plumbline.report.numbers import NO_INTERVAL, compact, count, percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, first, reason_of, where
-from plumbline.report.vocabulary import attribute_title, event_title, group_title, suite_title
+from plumbline.report.vocabulary import attribute_title, event_title, group_title, listed, suite_title
 
 DIGEST_SHOWN = 12
 
@@ -175,13 +175,12 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
         )
         rows = dataset.quarantined.height
         findings.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
-    findings += [
-        _without_group(dataset, rows) for _, rows in dataset.without_group.group_by("attribute", maintain_order=True)
-    ]
+    if dataset.without_group.height:
+        findings.append(_without_group(dataset))
     if dataset.absent_identities and not dataset.planted:
         text = (
-            f"{dataset.id}: {dataset.absent_identities} is not there, so that several pictures of one person count as "
-            "independent: intervals may be too narrow, and p too small."
+            f"{dataset.id}: {dataset.absent_identities} is not there, so that several pictures of one person, if there "
+            "are any, count as independent: intervals are then too narrow, and p too small."
         )
         findings.append(_data(dataset, "data", "Pictures of a person count as independent", text, "–", 0.0))
     grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
@@ -191,21 +190,30 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
     return findings
 
 
-def _without_group(dataset: DatasetSummary, rows: pl.DataFrame) -> Finding:
-    """Say how many images an attribute leaves out, and whether it can still be compared."""
-    attribute, lost = attribute_title(rows["attribute"][0]), int(rows["rows"].sum())
-    compared = rows["groups"][0] > 1
-    # How many are in a group that is too small to be shown is not told: it would be told in another way.
-    told = "" if SMALL_GROUP in rows["code"] else " ({})"
-    reasons = "; ".join(UNGROUPED[row["code"]] + told.format(count(row["rows"])) for row in rows.to_dicts())
-    alone = "" if compared else " Fewer than two groups are left, so that nothing is compared by it."
-    text = (
-        f"{dataset.id}: {count(lost)} of {count(dataset.accepted)} images are in no group of {attribute}, and in no "
-        f"number by it: {reasons}.{alone}"
-    )
+def _without_group(dataset: DatasetSummary) -> Finding:
+    """Say how many images each attribute leaves out, and which attributes can no more be compared."""
+    parts, alone, most = [], [], 0
+    for _, rows in dataset.without_group.group_by("attribute", maintain_order=True):
+        attribute, lost = attribute_title(rows["attribute"][0]), int(rows["rows"].sum())
+        # How many are in a group that is too small to be shown is not told: it would be told in another way.
+        told = "" if SMALL_GROUP in rows["code"] or rows.height == 1 else ": {}"
+        reasons = "; ".join(UNGROUPED[row["code"]] + told.format(count(row["rows"])) for row in rows.to_dicts())
+        parts.append(f"{count(lost)} have no group of {attribute} ({reasons})")
+        alone += [attribute] * (rows["groups"][0] < 2)
+        most = max(most, lost)
+    text = f"{dataset.id}: of {count(dataset.accepted)} images {', '.join(parts)}: they are in no number by it."
+    if alone:
+        text += f" Nothing is compared by {listed(alone)}: fewer than two groups are left."
     # What an audit was to compare and did not is more than a gap in its labels.
-    tone, short = ("data", "Images in no group") if compared else ("undefined", f"Not compared: {attribute}")
-    return _data(dataset, tone, short, text, count(lost), lost / max(1, dataset.accepted))
+    tone, short = ("undefined", f"Not compared: {listed(alone)}") if alone else ("data", "Images in no group")
+    return _data(dataset, tone, short, text, count(most), most / max(1, dataset.accepted))
+
+
+def dataset_notes(inputs: ReportInputs) -> dict[str, list[str]]:
+    """Return dataset -> what is worth knowing about it beside its checks and what was refused, in sentences."""
+    counted = ("Data checks failed", "Images quarantined")
+    told = [f for f in data_findings(inputs) if f.short not in counted]
+    return {dataset.id: [f.sentence for f in told if f.dataset == dataset.id] for dataset in inputs.datasets}
 
 
 def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:

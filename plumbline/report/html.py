@@ -85,6 +85,7 @@ def render(
         suites=data_listings.suite_listing(inputs.suites),
         answer_checks=check_listing(inputs),
         checks={dataset.id: data_checks(dataset) for dataset in inputs.datasets},
+        notes=data_listings.dataset_notes(inputs),
         balances={dataset.id: data_listings.balance_listing(dataset) for dataset in inputs.datasets},
         quarantines={dataset.id: data_listings.quarantine_listing(dataset) for dataset in inputs.datasets},
         coverage=data_listings.coverage_listing(table, inputs.planted_truth),
