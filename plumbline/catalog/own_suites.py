@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -34,6 +35,7 @@ from plumbline.catalog.suites import (
     suite_of,
     with_article,
 )
+from plumbline.digests import canonical_json
 from plumbline.errors import ConfigError
 
 SUITE_FILES = (".yaml", ".yml")
@@ -299,6 +301,9 @@ def _both(place: tuple[int | str, ...], sides: Mapping[Any, Any], names: tuple[s
 def read_own_suite(path: Path) -> dict[str, Any]:
     """Return the content of a file of prompts, checked: `suite_of` makes its suite.
 
+    Its keys are sorted, as a record of an audit keeps them: a suite is the same however the keys of its file are
+    ordered, and the same when it is read back. The order of what a list holds stays.
+
     Raises
     ------
     ConfigError
@@ -337,7 +342,7 @@ def read_own_suite(path: Path) -> dict[str, Any]:
         ]
         raise ConfigError.all_of(mistakes) from error
     _require_names(path, read, dict(key_lines(node)))
-    checked = read.model_dump(exclude_unset=True, mode="json")
+    checked: dict[str, Any] = json.loads(canonical_json(read.model_dump(exclude_unset=True, mode="json")))
     _require_different(path, suite_of(checked))
     return checked
 

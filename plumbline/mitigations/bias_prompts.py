@@ -6,7 +6,7 @@ Source: Chuang et al. 2023, "Debiasing Vision-Language Models via Biased Prompts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class BiasPromptsSettings(TextMitigationSettings):
     """Bias Prompts (Chuang et al. 2023): a calibrated projection of text features, without training."""
 
+    reads_given: ClassVar[bool] = True
     method: Literal["bias_prompts"] = "bias_prompts"
     """which mitigation these settings are of"""
     attributes: tuple[Attribute, ...] = Field(default=("gender", "race", "age"), min_length=1)

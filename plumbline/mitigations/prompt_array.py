@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 class PromptArraySettings(TrainedMitigationSettings):
     """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
 
+    reads_given: ClassVar[bool] = True
     method: Literal["prompt_array"] = "prompt_array"
     """which mitigation these settings are of"""
     attribute: Attribute = "gender"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 class SanerSettings(TrainedMitigationSettings):
     """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
 
+    reads_given: ClassVar[bool] = True
     method: Literal["saner"] = "saner"
     """which mitigation these settings are of"""
     attribute: Attribute = "gender"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from plumbline.digests import digest_file
 from plumbline.encoders.encoder import DualEncoder
@@ -106,9 +106,19 @@ class TextMitigationSettings(MitigationSettings):
     """Settings of a mitigation that acts on texts, which know how it is fitted and applied."""
 
     model_config = ConfigDict(serialize_by_alias=True)
+    reads_given: ClassVar[bool] = False
+    """Whether `fit` reads the file of `from`, with `read_artefact`; otherwise an audit file may not name one."""
 
     from_: str | None = Field(default=None, alias="from")
     """a safetensors file of parameters that others have fitted; relative paths start in the folder of the command"""
+
+    @field_validator("from_")
+    @classmethod
+    def _is_read(cls, path: str | None) -> str | None:
+        if path is not None and not cls.reads_given:
+            method = cls.model_fields["method"].default
+            raise ValueError(f"no `from`: the method `{method}` reads no parameters that others have fitted")
+        return path
 
     @property
     def trained_on(self) -> str:

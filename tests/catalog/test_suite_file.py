@@ -1,5 +1,6 @@
 """A file of prompts that somebody wrote is a suite, or is refused with the place of its mistake."""
 
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from plumbline.catalog.own_suites import KINDS, read_own_suite, remarks, starter
 from plumbline.catalog.suites import filled, suite_of, with_article
 from plumbline.config.file import read_audit
+from plumbline.digests import canonical_json
 from plumbline.errors import ConfigError
 from resources.checkout import PROJECT
 
@@ -37,6 +39,27 @@ def test_the_suites_of_the_page_are_of_every_kind(tmp_path):
     assert {suite.family for suite in suites.values()} == set(KINDS)
     assert suites["jobs"].texts[:2] == ("a photo of a cleaner", "a photo of a porter")
     assert suites["jobs"].events == {"low_paid": ("low_paid",)} and suites["jobs"].skewed_events == ("low_paid",)
+
+
+def reversed_keys(value):
+    if isinstance(value, dict):
+        return {key: reversed_keys(value[key]) for key in reversed(value)}
+    return [*map(reversed_keys, value)] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_suite_is_the_same_however_its_keys_are_ordered_and_when_it_is_read_back(kind, tmp_path):
+    text = starter(kind, "mine")
+    turned = yaml.safe_dump(reversed_keys(yaml.safe_load(text)), sort_keys=False)
+    content, other = (read_own_suite(written(tmp_path, each, "mine")) for each in (text, turned))
+    recorded = json.loads(canonical_json(content))
+    assert suite_of(content) == suite_of(other) == suite_of(recorded)
+    assert suite_of(content).hash == suite_of(other).hash == suite_of(recorded).hash
+
+
+def test_words_of_a_list_keep_their_order(tmp_path):
+    path = written(tmp_path, JOBS.replace("[cleaner, porter, maid]", "[porter, maid, cleaner]"))
+    assert [c.id for c in suite_of(read_own_suite(path)).candidates[:3]] == ["porter", "maid", "cleaner"]
 
 
 def test_articles_follow_the_word_and_not_its_letter():

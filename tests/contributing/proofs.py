@@ -122,12 +122,13 @@ def metric_family(folder):
 
 
 def mitigation(folder):
-    """The audit file names it; fitted on an encoder it leaves texts no part of the direction; it is an asset."""
+    """The audit file names it; fitted, it leaves texts no part of the direction; it is an asset, and reads no file."""
     sys.path.insert(0, str(TESTS / "encoders"))
     from tiny_architectures import write_clip
 
     from plumbline.checkpoints.device import Placement
     from plumbline.encoders.folders import checkpoint_files, load_encoder
+    from plumbline.errors import ConfigError
     from plumbline.mitigations.registry import apply_text_mitigation
     from plumbline.mitigations.text_mitigations import FitContext
 
@@ -146,6 +147,13 @@ def mitigation(folder):
     from assets.text_mitigations import TEXT_MITIGATIONS
 
     assert "contrast" in {asset.key.path[-1] for asset in TEXT_MITIGATIONS}
+    try:
+        _audit(folder, mitigations={"less": {"method": "contrast", "from": "x.safetensors"}})
+    except ConfigError as refused:
+        told = " ".join(str(refused).split())
+        assert "key mitigations.less.from found: 'x.safetensors' expected: no `from`: the method" in told, told
+    else:
+        raise AssertionError("`from` is not refused")
 
 
 def scorer(folder):

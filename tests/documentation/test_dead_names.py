@@ -1,5 +1,7 @@
 """Nothing of the program is dead; a name that is not used anywhere is found, and one that templates use is not."""
 
+import pytest
+
 from documentation import dead_names
 
 
@@ -14,3 +16,7 @@ def test_a_name_without_a_use_is_dead_and_one_in_a_template_is_not(tmp_path, mon
     monkeypatch.setattr(dead_names, "PACKAGES", ("house",))
     monkeypatch.setattr(dead_names, "ALIVE", {"alive": "called by another program"})
     assert dead_names.dead_names() == ["house/rooms.py:1: unused class 'Lost'"]
+    with pytest.raises(
+        SystemExit, match=r"unused class 'Lost'\nRemove each name, or list it in ALIVE of documentation/"
+    ):
+        dead_names.main()

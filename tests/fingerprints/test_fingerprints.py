@@ -158,8 +158,12 @@ def test_another_output_has_another_version(case, tmp_path):
 
 
 def test_every_kept_fingerprint_has_its_case():
-    assert set(json.loads(FILE.read_text())) == set(CASES)
+    assert set(json.loads(FILE.read_text())) == set(CASES), "run `make fingerprints`; delete entries without a case"
 
 
 def test_every_dear_family_and_method_has_a_case():
-    assert {f"encoder {name}" for name in COMPUTING} | {f"mitigation {name}" for name in METHODS} <= set(CASES)
+    missing = {*(f"encoder {name}" for name in COMPUTING), *(f"mitigation {name}" for name in METHODS)} - set(CASES)
+    assert not missing, (
+        "add settings for a small fit to `METHOD_SETTINGS` of this file (a mitigation of logits to `CASES`), then run "
+        "`make fingerprints`"
+    )

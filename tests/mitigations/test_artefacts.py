@@ -1,9 +1,11 @@
 """Parameters that others have fitted, and the readings of a method that its paper leaves open."""
 
 from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from safetensors.numpy import save_file
 from small_encoders import fit
 from test_bias_prompts import embed
@@ -14,7 +16,7 @@ from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.prompt_array import PromptArraySettings, audited_queries
 from plumbline.mitigations.registry import SETTINGS, apply_text_mitigation
 from plumbline.mitigations.saner import SanerSettings
-from plumbline.mitigations.text_mitigations import FitContext
+from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ("a photo of a thief", "a photo of a friendly person", "somebody at work")
@@ -44,6 +46,24 @@ CASES = {
     "prompt_array": PromptArraySettings(),
     "saner": SanerSettings(attribute="race"),
 }
+
+
+def test_what_says_that_it_reads_a_file_is_tried_with_one():
+    says = {name for name, settings in SETTINGS.items() if getattr(settings, "reads_given", False)}
+    assert says == set(CASES), "add a case for each method that says so to CASES and `of_width` of this file"
+
+
+class Unread(TextMitigationSettings):
+    """As a method is written that computes its parameters itself."""
+
+    method: Literal["unread"] = "unread"
+
+
+def test_a_method_that_reads_no_file_refuses_one():
+    assert Unread.model_validate({"from": None}).trained_on == ""
+    with pytest.raises(ValidationError, match=r"from\n.*no `from`: the method `unread` reads no parameters") as refused:
+        Unread.model_validate({"from": "given.safetensors"})
+    assert refused.value.errors()[0]["loc"] == ("from",)
 
 
 @pytest.mark.parametrize("method", CASES)

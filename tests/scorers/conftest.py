@@ -14,7 +14,13 @@ from plumbline.scorers.offline import OfflineSettings
 from plumbline.scorers.perspective import PerspectiveScorer, PerspectiveSettings
 from plumbline.scorers.stored import StoredSettings
 
-KINDS = ("offline", *ARCHITECTURES, "perspective", "stored")
+KINDS = {
+    "offline": "offline",
+    **dict.fromkeys(ARCHITECTURES, "classifier"),
+    "perspective": "perspective",
+    "stored": "stored",
+}
+"""Name of each scorer that `make_scorer` makes -> its kind in `plumbline.scorers.kinds.KINDS`."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,27 +50,39 @@ def perspective_server():
 
 @pytest.fixture(scope="session")
 def make_scorer(folders, perspective_server, tmp_path_factory):
-    """A function that makes a scorer of a kind, each time anew."""
+    """A function that makes a scorer of `KINDS` by its name, each time anew."""
     stored = tmp_path_factory.mktemp("stored") / "scores.csv"
     some = TEXTS[1:5]
     values = [0.0, 0.25, 0.5, 1.0]
     pl.DataFrame({"text": some, "TOXICITY": values, "INSULT": values[::-1]}).write_csv(stored)
 
-    def make(kind):
-        if kind == "perspective":
+    classifiers = {
+        name: ClassifierSettings(kind="classifier", address=f"local-dir:{folders / name}") for name in ARCHITECTURES
+    }
+    settings_of = {
+        "offline": OfflineSettings(),
+        "stored": StoredSettings(kind="stored", path=str(stored)),
+        **classifiers,
+    }
+
+    def make(name):
+        if name == "perspective":
             settings = PerspectiveSettings(kind="perspective", queries_per_second=4)
             return PerspectiveScorer(settings, url=perspective_server.url, clock=FakeClock().clock)
-        settings = {"offline": OfflineSettings(), "stored": StoredSettings(kind="stored", path=str(stored))}.get(
-            kind
-        ) or ClassifierSettings(kind="classifier", address=f"local-dir:{folders / kind}")
-        return settings.load(project=Path.cwd(), fetched=Path("none"), placement=Placement())
+        return settings_of[name].load(project=Path.cwd(), fetched=Path("none"), placement=Placement())
 
     return make
 
 
+@pytest.fixture(scope="session")
+def made_kinds():
+    """The registered kinds that there is a scorer of."""
+    return set(KINDS.values())
+
+
 @pytest.fixture(scope="session", params=KINDS)
 def scorer(request, make_scorer):
-    """One of each kind."""
+    """Each of `KINDS`."""
     made = make_scorer(request.param)
     made.kind = request.param
     return made

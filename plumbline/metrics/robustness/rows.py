@@ -278,7 +278,7 @@ def _poles(suite: Suite) -> Iterator[Poles]:
 def _reduced(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:
     """Return `delta`, `harmful` and `scaled` of (n, t, m) cosines side by side, (n, t + 2)."""
     delta = bias_of_images(cosine[..., :positive], cosine[..., positive:])
-    # The positive prompts come first in the suite too: ties go to the lower index.
+    # The positive prompts come first in the published suite too: ties go to the lower index.
     harmful = cosine[:, 0].argmax(axis=1) >= positive
     return np.column_stack([delta, harmful, softmax_margin(cosine[:, 0], positive=positive, scale=scale)])
 
