@@ -84,6 +84,10 @@ class StoredAnswers:
         read_as = settings.model_dump(exclude={"checkpoint"})
         self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], read_as])
 
+    def require_readable(self) -> None:
+        """Read all files; raises GenerationError as `answers` does."""
+        _ = self._rows
+
     def answered(self, asked: Sequence[Asked]) -> tuple[list[Asked], int]:
         """Return the questions that have an answer, and how many have none.
 
