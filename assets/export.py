@@ -1,6 +1,7 @@
 """A whole audit as a folder to hand on: what was measured, from what, and checksums of all of it."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,16 @@ from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, provenance_statement
-from plumbline.provenance.forms import Exported, hub_dataset, write_checksums, written
+from plumbline.provenance.forms import (
+    Exported,
+    hub_dataset,
+    plain_files,
+    require_inside,
+    require_plain,
+    write_checksums,
+    write_files,
+    written,
+)
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.files import csv_bytes
@@ -45,22 +55,28 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     ------
     ConfigError
         If something lies in the folder, which would then be taken for a part of the audit.
+    StorageError
+        If a file would lie outside of the folder, or the report or its explanations are no plain files.
     """
     assert workspace.past is not None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError("the folder to export to is not empty", found=folder, hint="name a new one with --to")
+    explanations = []
+    if report is not None:
+        require_plain(report, kind="file")
+        explanations = _explanations(report.parent, workspace.past.audit_id)
+    files = written(_exported(workspace))
+    require_inside(folder, [*files, *explanations])
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for name, content in written(_exported(workspace)).items():
-        (partial / name).parent.mkdir(exist_ok=True)
-        (partial / name).write_bytes(content)
+    write_files(files, partial)
     (partial / "runs.csv").write_bytes(csv_bytes(workspace.lake.read_table("provenance")))
     if report is not None:
-        shutil.copyfile(report, partial / REPORT)
-        explanations = explanations_folder(workspace.past.audit_id)
-        if (report.parent / explanations).is_dir():
-            shutil.copytree(report.parent / explanations, partial / explanations)
+        shutil.copyfile(report, partial / REPORT, follow_symlinks=False)
+        for name in explanations:
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(report.parent / name, partial / name, follow_symlinks=False)
     materials = list(_materials(workspace, workspace.lake.require("metric_table")))
     if workspace.past.software:
         _write_json(partial / MATERIALS, _bill(workspace, materials))
@@ -70,7 +86,18 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     if folder.exists():
         folder.rmdir()
     partial.rename(folder)
-    return _files(folder)
+    return plain_files(folder, no="folder that was exported")
+
+
+def _explanations(beside: Path, audit_id: str) -> list[str]:
+    """Return the explanations of an audit that lie beside its report, relative to that; raises StorageError."""
+    folder = explanations_folder(audit_id)
+    for path in (beside / folder).parent, beside / folder:
+        if not os.path.lexists(path):
+            return []
+        require_plain(path, kind="folder")
+    names = plain_files(beside / folder, no="folder of explanations")
+    return [f"{folder}/{name}" for name in names]
 
 
 def _exported(workspace: Workspace) -> Exported:
@@ -110,7 +137,7 @@ def _statement(workspace: Workspace, folder: Path, materials: list[Material]) ->
     assert workspace.past is not None
     return provenance_statement(
         folder,
-        _files(folder),
+        plain_files(folder, no="folder that was exported"),
         materials,
         audit_id=workspace.past.audit_id,
         version=__version__,
@@ -188,7 +215,3 @@ Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline 
   144. It is no bias audit of a hiring tool; the page says why.
 - `SHA256SUMS`: `plumbline verify FOLDER`, or `sha256sum -c SHA256SUMS`.
 """
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())

@@ -38,9 +38,18 @@ def export_command(
 
 
 def report_of(workspace: Workspace, audit_id: str) -> Path | None:
-    """Return the report if it is that of the audit; None if it is another's, or not there."""
+    """Return the report if it is that of the audit; None if it is another's, or not there.
+
+    Raises
+    ------
+    StorageError
+        If it is a link, a pipe or a device: it is not read then.
+    """
+    from plumbline.provenance.forms import require_plain
+
     try:
-        page = workspace.report.read_text("utf-8")
+        require_plain(workspace.report, kind="file")
+        page = workspace.report.read_text("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     return workspace.report if f"audit <code>{audit_id[:12]}</code>" in page else None

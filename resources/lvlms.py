@@ -173,8 +173,11 @@ def wrong_models(workspace: Workspace) -> dict[str, str]:
     wrong = dict.fromkeys(workspace.audit.asked_models, "")
     for model in wrong:
         try:
-            if workspace.lvlm_entry(model).address is not None:
+            entry = workspace.lvlm_entry(model)
+            if entry.address is not None:
                 readable_files(workspace, model)
+            if entry.answers is not None:
+                workspace.stored_answers(model).require_readable()
         except PlumblineError as error:
             wrong[model] = str(error)
     return wrong

@@ -12,17 +12,21 @@ dataset:
 
 from __future__ import annotations
 
+import math
 import re
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -237,6 +241,15 @@ def _metadata_of(path: Path) -> Path:
 
 
 _NPZ_FREE_BYTES, _NPZ_RATIO = 256 << 20, 20
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, MemoryError, OverflowError, RuntimeError, TypeError, LookupError, SyntaxError),
+    *(SystemError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What zipfile, zlib and NumPy raise of files that nobody wrote in good faith."""
+
+
+def _told(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def _opened_npz(path: Path) -> Any:
@@ -254,10 +267,68 @@ def _opened_npz(path: Path) -> Any:
                 expected=f"at most {_NPZ_RATIO} times its size",
             )
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise EncodingError(
-            "this is no npz of arrays", where=path, found=error, expected="arrays, no objects"
+            "this is no npz of arrays", where=path, found=_told(error), expected="arrays, no objects"
         ) from error
+
+
+class _Header(NamedTuple):
+    """What an array says of itself, before any of it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Return how many numbers or texts it has."""
+        return math.prod(self.shape)
+
+
+def _header(file: IO[bytes], *, size: int) -> _Header:
+    """Return the header of an npy of so many bytes; raises one of `_DAMAGED` where it is none, or has no room."""
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"it is of version {version}")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if any(isinstance(length, bool) or length < 0 for length in shape):
+        raise ValueError(f"its shape is {shape}")
+    header = _Header(shape, dtype)
+    if dtype.hasobject:
+        raise ValueError("it holds objects")
+    if header.size * dtype.itemsize > size - file.tell():
+        raise ValueError(f"it says that it is {dtype} of shape {shape}, which takes more bytes than there are")
+    return header
+
+
+def _read_npz(path: Path, column: str, vector: str) -> tuple[NDArray[Any], list[str]]:
+    """Return the vectors of an npz and the names of their rows; nothing is made before both headers are read."""
+    with _opened_npz(path) as arrays:
+        _require_columns(path, column, vector, tuple(arrays))
+        try:
+            there = {*arrays.zip.namelist()}
+            members = [arrays.zip.getinfo(f"{n}.npy" if f"{n}.npy" in there else n) for n in (vector, column)]
+            headers = []
+            for member in members:
+                with arrays.zip.open(member) as file:
+                    headers.append(_header(file, size=member.file_size))
+            # Texts of no width take no bytes, however many there are.
+            if headers[1].size > 1 + headers[0].size:
+                raise EncodingError(
+                    "there are more names than numbers",
+                    where=f"{path}, array `{column}`",
+                    found=f"{headers[1].size:,} names, {headers[0].size:,} numbers",
+                    expected="a name for each row of embeddings",
+                )
+            read = []
+            for member in members:
+                with arrays.zip.open(member) as file:
+                    read.append(npy.read_array(file, allow_pickle=False))
+            vectors, stored = read
+            return vectors, [str(name) for name in stored.reshape(-1).tolist()]
+        except _DAMAGED as error:
+            raise EncodingError("this npz cannot be read", where=path, found=_told(error)) from error
 
 
 def _read(path: Path, column: str, settings: EmbeddingsSettings) -> _Part:
@@ -270,27 +341,17 @@ def _read(path: Path, column: str, settings: EmbeddingsSettings) -> _Part:
     """
     if path.suffix == ".npy":
         try:
+            with path.open("rb") as file:
+                _header(file, size=path.stat().st_size)
             vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise EncodingError("this is no npy of numbers", where=path, found=error, expected="a matrix") from error
+        except _DAMAGED as error:
+            raise EncodingError(
+                "this is no npy of numbers", where=path, found=_told(error), expected="a matrix"
+            ) from error
         named_in = _metadata_of(path)
         names = _names(named_in, column)
     elif path.suffix == ".npz":
-        with _opened_npz(path) as arrays:
-            _require_columns(path, column, settings.vector, tuple(arrays))
-            try:
-                vectors, named_in, stored = arrays[settings.vector], path, arrays[column]
-            except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-                raise EncodingError("this npz cannot be read", where=path, found=error) from error
-            # Texts of no width take no bytes, however many there are.
-            if stored.size > 1 + vectors.size:
-                raise EncodingError(
-                    "there are more names than numbers",
-                    where=f"{path}, array `{column}`",
-                    found=f"{stored.size:,} names, {vectors.size:,} numbers",
-                    expected="a name for each row of embeddings",
-                )
-            names = [str(name) for name in stored.reshape(-1).tolist()]
+        named_in, (vectors, names) = path, _read_npz(path, column, settings.vector)
     else:
         named_in, names, vectors = path, _names(path, column), _lists(path, settings.vector)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":

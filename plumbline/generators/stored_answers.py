@@ -15,6 +15,7 @@ from pydantic import Field
 from plumbline.catalog.schema import FINISH_REASONS, NO_INSTRUCTION
 from plumbline.config.parts import Part
 from plumbline.datasets.indexes import Row, read_header, read_rows
+from plumbline.datasets.records import printable
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import DatasetError, GenerationError, ImageRejected, examples
 from plumbline.generators.backend import Answer, Asked, Decoding
@@ -82,6 +83,10 @@ class StoredAnswers:
         self.settings, self.files, self.roots = settings, files, roots
         read_as = settings.model_dump(exclude={"checkpoint"})
         self.identity = digest_json([STORED, 1, [digest_file(path) for path in files], read_as])
+
+    def require_readable(self) -> None:
+        """Read all files; raises GenerationError as `answers` does."""
+        _ = self._rows
 
     def answered(self, asked: Sequence[Asked]) -> tuple[list[Asked], int]:
         """Return the questions that have an answer, and how many have none.
@@ -194,7 +199,7 @@ class StoredAnswers:
             for key, name in named.items():
                 text = _text(line.values[name])
                 if text is None or not _FITS[key](text):
-                    wrong[key].append(f"{unit} {line.number}: {line.values[name]!r}")
+                    wrong[key].append(f"{unit} {line.number}: {_told(line.values[name])}")
                 else:
                     row[name] = text
             texts.append((f"{path.name}, {unit} {line.number}", row))
@@ -235,6 +240,12 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
             except json.JSONDecodeError as error:
                 yield _Line(number, f"the line is no JSON: {error.msg}, at character {error.pos + 1}")
                 continue
+            except RecursionError:
+                yield _Line(number, "the line is nested too deep to be read")
+                continue
+            except ValueError:  # what Python says of an integer of more than 4,300 digits
+                yield _Line(number, "the line holds a number of too many digits")
+                continue
             if not isinstance(values, dict):
                 yield _Line(number, "the line is no JSON object")
                 continue
@@ -271,20 +282,37 @@ def _require_columns(path: Path, columns: Sequence[str], in_file: Iterable[str])
 
 
 def _text(value: object) -> str | None:
-    """Return a text or a number as text; None for whatever else."""
+    """Return a text or a number that a float can hold as text; None for whatever else."""
     if isinstance(value, str):
         return value
-    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return str(value) if number else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return str(value) if isfinite(value) else None
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+
+
+def _told(value: object) -> str:
+    """Return a value that cannot be used for a message; what is nested by its kind alone, since its text has no end."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > _LONGEST_BITS:
+        return "a number of too many digits"
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return printable(repr(value)) if plain else f"a {type(value).__name__}"
 
 
 def _whole(text: str) -> bool:
+    if len(text) > _LONGEST_NUMBER:
+        return False
     try:
         number = float(text)
     except ValueError:
         return False
     return isfinite(number) and number >= 0 and number == int(number)
 
+
+_LONGEST_NUMBER, _LONGEST_BITS = 400, 1024
+"""Characters of a seed, and bits of a whole number: more than a float holds."""
 
 _FITS: dict[str, Callable[[str], bool]] = {
     "image": bool,

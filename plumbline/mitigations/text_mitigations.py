@@ -192,7 +192,7 @@ def read_artefact(path: Path, shapes: Mapping[str, tuple[str | int, ...]]) -> Ar
     Parameters
     ----------
     path : Path
-        A safetensors file; it may be of any floating type.
+        A safetensors file of F16, F32 or F64.
     shapes : mapping of str to tuple
         Name of each parameter -> its shape: lengths, or letters for lengths that are equal wherever they stand.
 
@@ -207,9 +207,17 @@ def read_artefact(path: Path, shapes: Mapping[str, tuple[str | int, ...]]) -> Ar
 
     try:
         tensors = load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, SafetensorError, ValueError, OverflowError, MemoryError) as error:
         raise MetricError(
             "the parameters of a mitigation cannot be read", where=path, found=error, expected="a safetensors file"
+        ) from error
+    except (TypeError, LookupError, AttributeError) as error:  # NumPy has no bfloat16, and none of the narrower ones
+        raise MetricError(
+            "the parameters of a mitigation are of a type that is not read",
+            where=path,
+            found=error,
+            expected="F16, F32 or F64",
+            hint="convert them, such as `tensor.float()`, and write the file again",
         ) from error
     if set(tensors) != set(shapes):
         raise MetricError(

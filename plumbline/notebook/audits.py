@@ -27,7 +27,7 @@ from plumbline.metrics.inputs import as_seed
 from plumbline.metrics.own import OWN_METRICS, OwnMetric, own_family
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.metrics.text_space import TEXT_SPACE_SUITES, text_space_rows
-from plumbline.notebook.inputs import Logit, as_vectors, embed_pictures, embedder_of, records_of
+from plumbline.notebook.inputs import Logit, as_vectors, embed_pictures, embedder_of, records_of, require_name
 from plumbline.notebook.results import Audit
 from plumbline.version import __version__
 
@@ -189,7 +189,8 @@ def audit_features(
     DatasetError
         If the labels are no table of n rows with a column that people are compared by.
     ConfigError
-        If a suite, label set, filter or setting does not exist, or a suite cannot be answered.
+        If a suite, label set, filter or setting does not exist, a suite cannot be answered, or `name` or `dataset`
+        holds control characters.
 
     Examples
     --------
@@ -207,6 +208,8 @@ def audit_features(
     """
     settings = _settings(seed, statistics)
     _require_margins(margins or {})
+    require_name(name, where="name")
+    require_name(dataset, where="dataset")
     attributes = (attributes,) if isinstance(attributes, str) else attributes
     if crosses and all(isinstance(name, str) for name in crosses):
         crosses = (tuple(map(str, crosses)),)

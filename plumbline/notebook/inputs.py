@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.datasets.grouping import AGE_BANDS, UNGROUPED, into_bins
-from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS
+from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS, printable, unsafe_characters
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError, EncodingError, ImageRejected, examples, suggestion
 
@@ -280,6 +280,7 @@ def _opened(image: Any, place: int) -> tuple[Image, str]:
 _AGES = "age_group"
 _AUTOMATIC = ("auto_gender", "auto_gender_probability", "auto_gender_margin", "composite")
 _LONGEST = 8
+_SHOWABLE = "a text without control characters, ends of lines and changes of direction"
 
 
 class Known(NamedTuple):
@@ -326,7 +327,8 @@ def records_of(
     ConfigError
         If limits do not ascend.
     DatasetError
-        If it is no table, has other rows than there are images, or no column that says anything of a person.
+        If it is no table, has other rows than there are images, no column that says anything of a person, or a name or
+        a label with a character that tables and charts cannot show.
     """
     n = len(image_ids)
     table = pl.DataFrame({"image_id": list(image_ids)}) if labels is None else as_table(labels)
@@ -357,6 +359,7 @@ def records_of(
         )
     schema = EXTENDED_SCHEMA | dict.fromkeys(added, pl.String)
     given = {name: _texts(table[name], kind) for name, kind in schema.items() if name in table.columns}
+    _require_showable(given, added)
     ids = pl.Series("image_id", list(image_ids), dtype=pl.String)
     columns = {"image_id": ids, "path": ids.alias("path"), "dataset": pl.repeat(dataset, n, eager=True)} | given
     records = pl.DataFrame(
@@ -367,6 +370,30 @@ def records_of(
     binned, unused = _binned(records, limits)
     others = [] if labels is None else [name for name in table.columns if name not in schema]
     return Known(binned, unused | {f"column `{name}`": _not_read(name) for name in others})
+
+
+def require_name(name: str, *, where: str) -> None:
+    """Refuse a name of a model or dataset that tables and charts cannot show: ConfigError."""
+    if unsafe_characters(name):
+        raise ConfigError(
+            "a name holds characters that cannot be shown", where=where, found=printable(name), expected=_SHOWABLE
+        )
+
+
+def _require_showable(given: Mapping[str, pl.Series], added: Sequence[str]) -> None:
+    """Refuse columns of groups whose name, or a label of which, cannot be shown: DatasetError."""
+    for name in (*added, *LABEL_COLUMNS, *_AUTOMATIC):
+        if name not in given:
+            continue
+        labels = given[name].unique().drop_nulls().to_list() if given[name].dtype == pl.String else []
+        if odd := [text for text in (name, *sorted(labels)) if unsafe_characters(text)]:
+            raise DatasetError(
+                f"{len(odd)} names or labels hold characters that cannot be shown",
+                where=f"labels, column `{printable(name)}`",
+                found=examples(map(printable, odd)),
+                expected=_SHOWABLE,
+                hint="clean them first, such as labels.with_columns(pl.col('gender').str.strip_chars())",
+            )
 
 
 def _limits(bins: Any) -> dict[str, tuple[float, ...]]:

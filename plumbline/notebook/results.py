@@ -160,17 +160,15 @@ class Audit:
         ------
         ConfigError
             If there is no such form.
+        StorageError
+            If a file would lie outside of the folder, as the name of a model may ask; nothing is written then.
         """
-        from plumbline.provenance.forms import Exported, written
+        from plumbline.provenance.forms import Exported, write_files, written
 
         title = f"{self.cell.model} on {self.cell.dataset}"
         suites = tuple(logits.suite for logits in self.cell.logits.values())
         files = written(Exported(self.table, self.reading, title=title, suites=suites), forms)
-        for name, content in files.items():
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        return [Path(folder) / name for name in files]
+        return write_files(files, Path(folder))
 
     def diff(self, earlier: Audit, *, limits: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return what changed since another audit, what got worse on top.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import yaml
@@ -15,9 +17,10 @@ import yaml
 from plumbline.catalog.files import data_yaml
 from plumbline.catalog.schema import ALL_MODELS, BEFORE, Schema
 from plumbline.catalog.suites import Suite, all_suites
+from plumbline.datasets.records import printable
 from plumbline.datasets.sources import parse_dataset_address
 from plumbline.digests import digest_bytes, digest_file
-from plumbline.errors import ConfigError, StorageError
+from plumbline.errors import UNSAFE, ConfigError, StorageError
 from plumbline.provenance.export import (
     CLIP_BENCHMARK,
     exported_table,
@@ -117,6 +120,43 @@ def written(audit: Exported, forms: Collection[str] | None = None) -> Files:
     for name in wanted:
         files |= FORMS[name](audit)
     return files
+
+
+def write_files(files: Files, folder: Path) -> list[Path]:
+    """Write files into a folder, which is made where it is not there; files of these names are replaced.
+
+    Raises
+    ------
+    StorageError
+        If one would lie elsewhere, see `require_inside`; nothing is written then.
+    """
+    require_inside(folder, files)
+    paths = [folder / name for name in files]
+    for path, content in zip(paths, files.values()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return paths
+
+
+def require_inside(folder: Path, names: Iterable[str]) -> None:
+    """Refuse names of files that would lie outside of a folder; models of a stored table are named by its maker.
+
+    Raises
+    ------
+    StorageError
+        If one leads outside by `..`, as an absolute path or by a link, or holds a character that no name should.
+    """
+    top = folder.resolve()
+    for name in names:
+        odd = {"", ".", ".."} & {*name.split("/")} or "\\" in name or UNSAFE.search(name)
+        if odd or not (folder / name).resolve().is_relative_to(top):
+            raise StorageError(
+                "a file of an export would not lie inside its folder, or has a name that no file should have",
+                where=folder,
+                found=ascii(name),
+                expected="a path below the folder, without `..`, links to elsewhere and control characters",
+                hint="names of models become names of files: look at the column `model` of the metric table",
+            )
 
 
 def tables(audit: Exported) -> Files:
@@ -397,7 +437,7 @@ def write_checksums(folder: Path) -> Path:
     StorageError
         If a name holds a character that the format escapes.
     """
-    names = _files(folder)
+    names = sorted({*plain_files(folder, no="folder to write checksums of")} - {CHECKSUMS})
     if odd := [name for name in names if "\\" in name or "\n" in name or "\r" in name]:
         raise StorageError("a file name cannot stand in a checksum file", where=folder, found=ascii(odd[0]))
     lines = [f"{digest_file(folder / name)}  {name}\n" for name in names]
@@ -415,29 +455,68 @@ def verify_folder(folder: Path) -> Verdict:
     Raises
     ------
     StorageError
-        If there is no checksum file, a line of it is none or names a file outside of the folder, or something in the
-        folder is a link, a pipe or a device.
+        If there is no checksum file, a line of it is none, names a file outside of the folder or one again, or
+        something in the folder is a link, a pipe or a device.
     """
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StorageError(
-                "this is no folder that `plumbline export` wrote",
-                where=folder,
-                found=f"a link, or no plain file: {path.relative_to(folder).as_posix()!a}",
-                expected="files and folders alone",
-            )
+    present = {*plain_files(folder, no="folder that `plumbline export` wrote")} - {CHECKSUMS}
     listed = _listed(folder)
-    present = set(_files(folder))
     missing = tuple(name for name in listed if name not in present)
     changed = tuple(name for name, sha256 in listed.items() if name in present and digest_file(folder / name) != sha256)
     extra = tuple(sorted(present - set(listed)))
     return Verdict(len(listed) - len(missing) - len(changed), missing, changed, extra)
 
 
-def _files(folder: Path) -> list[str]:
-    """Return the files below a folder; a link counts as a file, so that none is followed out of it unseen."""
-    every = (path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
-    return sorted(name for path in every if (name := path.relative_to(folder).as_posix()) != CHECKSUMS)
+def require_plain(path: Path, *, kind: Literal["file", "folder"]) -> None:
+    """Raise StorageError where a path that is there is no plain file or folder; it is not opened."""
+    mode = path.lstat().st_mode
+    if not (stat.S_ISREG(mode) if kind == "file" else stat.S_ISDIR(mode)):
+        raise StorageError(
+            f"this is no plain {kind}, and is not handed on",
+            where=path,
+            found="a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a file, pipe or device",
+            expected=f"a {kind} that Plumbline wrote",
+        )
+
+
+def plain_files(folder: Path, *, no: str) -> list[str]:
+    """Return the paths of the files below a folder, relative to it; nothing is opened or followed.
+
+    Parameters
+    ----------
+    no : str
+        What the folder is not where something else lies in it, for the message.
+
+    Raises
+    ------
+    StorageError
+        If it or something below it is a link, a pipe or a device, or a folder cannot be listed.
+    """
+    names: list[str] = []
+    folders = [folder]
+    while folders:
+        listed = folders.pop()
+        try:
+            entries = [*os.scandir(listed)]
+        except OSError as error:
+            raise StorageError(
+                f"this is no {no}: a folder in it cannot be listed",
+                where=printable(str(listed)),
+                found=error.strerror or type(error).__name__,
+            ) from error
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+            elif entry.is_file(follow_symlinks=False):
+                names.append(path.relative_to(folder).as_posix())
+            else:
+                raise StorageError(
+                    f"this is no {no}",
+                    where=folder,
+                    found=f"a link, or no plain file: {path.relative_to(folder).as_posix()!a}",
+                    expected="files and folders alone",
+                )
+    return sorted(names)
 
 
 def _listed(folder: Path) -> dict[str, str]:
@@ -457,6 +536,11 @@ def _listed(folder: Path) -> dict[str, str]:
             raise StorageError(
                 "this is no line of a checksum file", where=f"{path}:{number}", found=ascii(line[:80]),
                 expected="64 hexadecimal digits, two spaces, and a path inside of the folder",
+            )  # fmt: skip
+        if parts["path"] in listed:
+            raise StorageError(
+                "a checksum file names a file twice", where=f"{path}:{number}", found=ascii(parts["path"]),
+                expected="a line a file",
             )  # fmt: skip
         listed[parts["path"]] = parts["sha256"]
     return listed

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
+from plumbline.errors import MetricError
 from plumbline.report import data as data_listings
 from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
@@ -22,6 +24,7 @@ from plumbline.report.visible import safe_link
 
 NOTES_SHOWN = 400
 """Characters of a chapter's notes that stand before its first chart; the first note does whatever its length."""
+_AUDIT = re.compile(r"[\w-]*")
 Explained = Callable[[Sequence[str]], Collection[str]]
 Pages = Callable[[Row], Mapping[str, str]]
 
@@ -178,5 +181,13 @@ def render_changes(found: Changes, *, title: str) -> str:
 
 
 def explanations_folder(audit_id: str) -> str:
-    """Return where the explanations of an audit lie, relative to the report."""
+    """Return where the explanations of an audit lie, relative to the report.
+
+    Raises
+    ------
+    MetricError
+        If the id, which a stored table may say, would lead to another place.
+    """
+    if not _AUDIT.fullmatch(audit_id[:12]):
+        raise MetricError("this is no id of an audit", found=ascii(audit_id[:12]), expected="letters and digits")
     return f"explanations/{audit_id[:12]}"

@@ -6,6 +6,7 @@ The layouts are those that clip-retrieval writes (rom1504/clip-retrieval, clip_r
 
 import io
 import re
+import struct
 import zipfile
 from pathlib import Path
 
@@ -241,3 +242,57 @@ def test_an_npz_that_grows_too_much_is_refused_before_it_is_unpacked(tmp_path, m
     monkeypatch.setattr(np, "load", None)  # nothing is read
     with pytest.raises(EncodingError, match=r"grows too much[\s\S]*images.npz"):
         stored_embeddings._opened_npz(tmp_path / "images.npz")
+
+
+def npy_of(descr="<f4", shape=(2, 4), data=b"", header=None):
+    """Return an npy whose header says what it likes."""
+    said = header or repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(said) + 1) + said + b"\n" + data
+
+
+GOOD = {"embedding": npy_of(data=bytes(32)), "image_path": npy_of("<U1", (2,), bytes(8))}
+HOSTILE = {
+    "terabytes": npy_of(shape=(10**13, 2)),
+    "more than an address": npy_of(shape=(2**80, 2)),
+    "nothing, often": npy_of(shape=(2**80, 0)),
+    "fewer than none": npy_of(shape=(-5, -2), data=bytes(40)),
+    "no numbers": npy_of(shape=(2.5, 2), data=bytes(40)),
+    "signs": npy_of(header=b"-" * 9000 + b"1"),
+    "brackets": npy_of(header=b"(" * 9000),
+    "sums": npy_of(header=b"1+" * 4000 + b"1"),
+    "no key": npy_of(header=b"{[]:1}"),
+    "objects": npy_of("|O", (2,), b"cos\nsystem\n(S'id'\ntR."),
+    "another version": b"\x93NUMPY\x09\x00" + bytes(40),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("array", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_header_says_is_refused_before_anything_is_allocated(tmp_path, array):
+    for spoilt in GOOD:
+        with zipfile.ZipFile(tmp_path / "images.npz", "w") as packed:
+            for name, data in (GOOD | {spoilt: array}).items():
+                packed.writestr(f"{name}.npy", data)
+        with pytest.raises(EncodingError, match=r"images\.npz"):
+            stored_embeddings._read(tmp_path / "images.npz", "image_path", EmbeddingsSettings())
+    clip_retrieval(tmp_path, PATHS, VECTORS)
+    (tmp_path / "img_emb" / "img_emb_01.npy").write_bytes(array)
+    with pytest.raises(EncodingError, match=r"img_emb_01\.npy"):
+        stored_embeddings._read(tmp_path / "img_emb" / "img_emb_01.npy", "image_path", EmbeddingsSettings())
+
+
+def test_names_of_no_letters_and_an_encrypted_npz_are_refused(tmp_path):
+    path = tmp_path / "images.npz"
+    names = npy_of("<U1", (2,), struct.pack("<II", 0x7FFFFFFF, 0x7FFFFFFF))
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, data in (GOOD | {"image_path": names}).items():
+            packed.writestr(f"{name}.npy", data)
+    with pytest.raises(EncodingError, match=r"cannot be read[\s\S]*images\.npz"):
+        stored_embeddings._read(path, "image_path", EmbeddingsSettings())
+    np.savez(path, image_path=np.array(PATHS), embedding=VECTORS)
+    data = bytearray(path.read_bytes())
+    for at in (found.start() for found in re.finditer(rb"PK\x01\x02", bytes(data))):
+        data[at + 8] |= 1  # the flag of encryption
+    path.write_bytes(data)
+    with pytest.raises(EncodingError, match=r"cannot be read[\s\S]*images\.npz"):
+        stored_embeddings._read(path, "image_path", EmbeddingsSettings())

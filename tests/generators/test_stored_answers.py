@@ -94,3 +94,30 @@ def test_a_model_is_a_checkpoint_an_endpoint_or_answers():
     for entry in ({}, {"answers": answers, "address": "local-dir:x"}, {"answers": {"files": []}}):
         with pytest.raises(ValidationError):
             LvlmEntry.model_validate(entry)
+
+
+LINE = '{{"file": "x/1.jpg", "task": "describe", "n": {n}, "said": {said}}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, ["nested too deep", "line 2"]),
+        (LINE.format(n=0, said="[" * 100_000), ["nested too deep", "line 2"]),
+        (LINE.format(n=0, said="[" * 150 + "]" * 150), ["line 2: a list", "column `said`"]),
+        (LINE.format(n="9" * 5000, said='"x"'), ["too many digits", "line 2"]),
+        (LINE.format(n=0, said='"x", "more": ' + "9" * 5000), ["too many digits", "line 2"]),
+        (LINE.format(n="9" * 400, said='"x"'), ["line 2: a number of too many digits", "column `n`"]),
+        (LINE.format(n=0, said="9" * 4000), ["line 2: a number of too many digits", "column `said`"]),
+        (LINE.format(n=f'"{"0" * 5000}1"', said='"x"'), ["line 2: '0000", "column `n`"]),
+        (LINE.format(n=0, said="1e999"), ["line 2: inf", "column `said`"]),
+    ],
+)
+def test_lines_that_python_cannot_hold_are_refused_by_file_and_line(tmp_path, line, says):
+    path = tmp_path / "answers.jsonl"
+    path.write_text(LINE.format(n=1, said='"x"') + "\n" + line + "\n")
+    settings = StoredAnswersSettings.model_validate({"files": [path.name], "columns": COLUMNS})
+    with pytest.raises(GenerationError) as refused:
+        StoredAnswers(settings, (path,), (ROOT,)).answered(QUESTIONS)
+    told = str(refused.value)
+    assert all(part in told for part in ("answers.jsonl", *says)) and len(told) < 1000, told

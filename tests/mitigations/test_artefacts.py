@@ -1,5 +1,7 @@
 """Parameters that others have fitted, and the readings of a method that its paper leaves open."""
 
+import json
+import struct
 from types import SimpleNamespace
 from typing import Literal
 
@@ -16,7 +18,7 @@ from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.prompt_array import PromptArraySettings, audited_queries
 from plumbline.mitigations.registry import SETTINGS, apply_text_mitigation
 from plumbline.mitigations.saner import SanerSettings
-from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, TextMitigationSettings, read_artefact
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ("a photo of a thief", "a photo of a friendly person", "somebody at work")
@@ -157,3 +159,12 @@ def test_tokens_may_stand_before_queries_alone_and_the_audited_prompts_may_be_th
     assert np.abs(everywhere[2] - features[2]).max() > 1e-3
     np.testing.assert_allclose(alone[2], features[2], rtol=1e-5, atol=1e-6)
     assert np.abs(alone[:2] - features[:2]).max() > 1e-3
+
+
+@pytest.mark.parametrize(("dtype", "numbers"), [("BF16", 8), ("F8_E4M3", 4), ("F8_E5M2", 4), ("F8_E8M0", 4), ("F4", 2)])
+def test_a_type_that_numpy_has_not_is_refused_in_words(tmp_path, dtype, numbers):
+    header = json.dumps({"projection": {"dtype": dtype, "shape": [2, 2], "data_offsets": [0, numbers]}}).encode()
+    path = tmp_path / "given.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(numbers))
+    with pytest.raises(MetricError, match=r"of a type that is not read[\s\S]*given\.safetensors[\s\S]*F16, F32 or F64"):
+        read_artefact(path, {"projection": (2, 2)})

@@ -14,7 +14,7 @@ from plumbline.catalog.schema import LINEAGE_COLUMNS
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.extended import extend_records
 from plumbline.datasets.records import RECORD_SCHEMA
-from plumbline.errors import ConfigError, DatasetError, EncodingError, MetricError, PlumblineError
+from plumbline.errors import ConfigError, DatasetError, EncodingError, MetricError, PlumblineError, StorageError
 from plumbline.metrics.cell import build_cell, text_products, texts_of
 from plumbline.metrics.family import family_descriptions, family_rows, with_lineage
 from plumbline.metrics.registry import FAMILIES, TEXT_SPACE, metric_table
@@ -430,3 +430,28 @@ def test_by_default_what_needs_a_scale_is_left_out_and_named_it_is_asked_for():
                      attributes="site", crosses=("site", "gender"))  # fmt: skip
     assert other.left_out["column `Race`"].startswith("rename it `race`")
     assert "site × gender" in other.table["attribute"].unique().to_list()
+
+
+def test_an_export_writes_below_its_folder_alone(tmp_path):
+    labels, folder = {"gender": ["woman", "man"] * 30}, tmp_path / "out"
+    with pytest.raises(StorageError, match=r"would not lie inside its folder[\s\S]*'model_cards/../../own.md'"):
+        _audited(labels, name="../../own").export(folder, ["numbers", "model_cards"])
+    assert not any(tmp_path.iterdir())
+    assert folder / "model_cards/org/clip.md" in _audited(labels, name="org/clip").export(folder, ["model_cards"])
+    (folder / "model_cards" / "away").symlink_to(tmp_path)
+    with pytest.raises(StorageError, match="would not lie inside"):
+        _audited(labels, name="away/own").export(folder, ["model_cards"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "said"),
+    [
+        ({"gender": ["wo\x1b[31mman", "man"] * 30}, {}, r"labels, column `gender`[\s\S]*wo\\u001b\[31mman"),
+        ({"gen\x1bder": ["a", "b"] * 30}, {"attributes": ["gen\x1bder"]}, r"column `gen\\u001bder`"),
+        ({"gender": ["woman", "man"] * 30}, {"name": "a\x1bb"}, r"name[\s\S]*a\\u001bb"),
+        ({"gender": ["woman", "man"] * 30}, {"dataset": "a\nb"}, r"dataset[\s\S]*a\\u000ab"),
+    ],
+)
+def test_names_that_cannot_be_shown_are_refused(labels, options, said):
+    with pytest.raises(PlumblineError, match=said):
+        _audited(labels, **options)

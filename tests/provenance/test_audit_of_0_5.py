@@ -1,5 +1,6 @@
 """An audit that version 0.5 kept is still compared and exported: `version_0_5` holds a few of its rows."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import yaml
 
 from assets.audit_comparison import compare_audits
 from assets.export import export_audit
+from orchestration.export_commands import report_of
 from plumbline.catalog.schema import POWER, polars_schema, row_ids
+from plumbline.errors import StorageError
 from plumbline.metrics.family import former_metric_names
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.forms import verify_folder
@@ -123,3 +126,70 @@ def test_rows_of_renamed_metrics_are_compared_with_those_of_today(renamed):
     )
     assert set(differences["metric"]) == set(RENAMED.values())
     assert differences["value"].to_list() == pytest.approx([1.0] * len(RENAMED))
+
+
+# --- A home that somebody else made: nothing is written outside of the folder, and nothing read from outside of it.
+
+
+def with_report(workspace, audit_id):
+    """Lay a report and an explanation where an audit would have."""
+    workspace.report.write_text(f"audit <code>{audit_id[:12]}</code>")
+    folder = workspace.report.parent / "explanations" / audit_id[:12]
+    folder.mkdir(parents=True)
+    (folder / "0ec4.html").write_text("why")
+    return folder
+
+
+def test_explanations_come_along(workspace, tmp_path):
+    (audit_id,) = recorded_audits(workspace.lake)
+    with_report(workspace, audit_id)
+    report = report_of(workspace, audit_id)
+    files = export_audit(workspace.of_audit(audit_id), tmp_path / "bundle", report=report)
+    assert {"report.html", f"explanations/{audit_id[:12]}/0ec4.html"} <= {*files}
+    assert verify_folder(tmp_path / "bundle").passed
+
+
+@pytest.mark.parametrize("name", ["../../own", "../README", "/{tmp}/own", "a/./b", "a\x1b]0;b", "a\\..\\b"])
+def test_a_model_whose_name_leads_elsewhere_is_refused_and_nothing_is_written(workspace, tmp_path, name):
+    own = tmp_path / "own.md"
+    own.write_text("mine")
+    _, forged = audited_again(workspace, model=pl.lit(name.format(tmp=tmp_path)))
+    before = {*tmp_path.rglob("*")}
+    with pytest.raises(StorageError, match="would not lie inside its folder"):
+        export_audit(workspace.of_audit(forged), tmp_path / "below" / "bundle", report=None)
+    assert own.read_text() == "mine" and {*tmp_path.rglob("*")} == before
+
+
+SPOILT = {
+    "a link to a file": lambda folder, out: (folder / "more.html").symlink_to(out / "key"),
+    "a link to a folder": lambda folder, out: (folder / "more").symlink_to(out),
+    "a pipe": lambda folder, out: os.mkfifo(folder / "more.html"),
+    "the folder itself": lambda folder, out: (shutil.rmtree(folder), folder.symlink_to(out)),
+    "the folder above": lambda folder, out: (shutil.rmtree(folder.parent), folder.parent.symlink_to(out)),
+    "the folder is a pipe": lambda folder, out: (shutil.rmtree(folder), os.mkfifo(folder)),
+    "a name with a line end": lambda folder, out: (folder / "a\nb").touch(),
+    "a name that is no text": lambda folder, out: (folder / os.fsdecode(b"\xff")).touch(),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_explanations_that_are_no_plain_files_are_refused_before_anything_is_copied(workspace, tmp_path, spoil):
+    (audit_id,) = recorded_audits(workspace.lake)
+    out = tmp_path / "private"
+    (out / audit_id[:12]).mkdir(parents=True)
+    (out / "key").write_text("secret")
+    spoil(with_report(workspace, audit_id), out)
+    with pytest.raises(StorageError):
+        export_audit(workspace.of_audit(audit_id), tmp_path / "bundle", report=report_of(workspace, audit_id))
+    assert not (tmp_path / "bundle").exists() and not (tmp_path / ".bundle.partial").exists()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "link"])
+def test_a_report_that_is_no_plain_file_is_never_read(workspace, tmp_path, make):
+    (audit_id,) = recorded_audits(workspace.lake)
+    make(workspace.report)
+    with pytest.raises(StorageError, match="no plain file"):
+        report_of(workspace, audit_id)
+    with pytest.raises(StorageError, match="no plain file"):
+        export_audit(workspace.of_audit(audit_id), tmp_path / "bundle", report=workspace.report)
+    assert not (tmp_path / ".bundle.partial").exists()

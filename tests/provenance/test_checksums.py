@@ -96,3 +96,30 @@ def test_the_command_puts_its_verdict_on_stdout(bundle):
         "extra: [red]more",
         "Not as it was exported, 1 changed, 1 extra: 1 file(s) are the same.",
     ]
+
+
+def test_a_folder_of_any_depth_is_compared(bundle):
+    here = os.open(bundle, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+    assert verify_folder(bundle).extra == ("d/" * 1200 + "deep",)
+    subprocess.run(["rm", "-r", bundle], check=True)  # shutil.rmtree, as pytest cleans up, ends at this depth
+
+
+def test_a_file_that_is_named_twice_is_refused(bundle):
+    listed = (bundle / CHECKSUMS).read_text()
+    (bundle / CHECKSUMS).write_text(listed.replace(listed[:64], "0" * 64, 1) + listed)
+    with pytest.raises(StorageError, match=r"names a file twice[\s\S]*SHA256SUMS:3"):
+        verify_folder(bundle)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root lists every folder")
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(bundle):
+    (bundle / "shut").mkdir(mode=0)
+    with pytest.raises(StorageError, match="cannot be listed"):
+        verify_folder(bundle)

@@ -172,3 +172,14 @@ def test_figure_is_an_altair_chart(chart):
 
     assert isinstance(chart.figure, alt.FacetChart)
     assert isinstance(Chart("n", "t", "d", {"mark": "point"}).figure, alt.Chart)
+
+
+def test_characters_that_no_xml_has_are_replaced_and_the_picture_is_drawn():
+    spec = {
+        "data": {"values": [{"x": "a\x1b\ufffe\ud800b"}]},
+        "mark": "text",
+        "encoding": {"text": {"field": "x"}, "x": {"field": "x", "title": "t\x00"}},
+    }
+    chart = Chart("n", "t", "d", spec)
+    assert chart.spec["data"]["values"] == [{"x": "a\ufffd\ufffd\ufffdb"}]
+    assert Image.open(io.BytesIO(chart.png)).width

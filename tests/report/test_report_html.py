@@ -19,6 +19,7 @@ from plumbline.errors import MetricError
 from plumbline.reasons import reason
 from plumbline.report import AbsentCell, ReportInputs, render
 from plumbline.report.data import provenance_listing
+from plumbline.report.html import explanations_folder
 from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA
 
 FEW = (GRID[0],)
@@ -287,3 +288,9 @@ def test_wrong_frames_are_refused_by_name(table, inputs):
 @pytest.mark.slow
 def test_seven_models_on_two_datasets_stay_below_two_and_a_half_megabytes():
     assert len(render(synthetic_table(), synthetic_inputs()).encode()) < 2_500_000
+
+
+def test_an_id_of_an_audit_leads_to_no_other_folder():
+    assert explanations_folder("0f" * 32) == "explanations/0f0f0f0f0f0f"
+    with pytest.raises(MetricError, match="no id of an audit"):
+        explanations_folder("../../../../x")

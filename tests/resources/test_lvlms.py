@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from plumbline.errors import ConfigError
-from resources.lvlms import require_askable
+from resources.lvlms import require_askable, wrong_models
 from resources.workspace import Workspace
 
 HEADER = "sheet,text_id,group,text,annotator,label\n"
@@ -51,3 +51,19 @@ def test_a_file_that_is_not_there_is_said(workspace):
     (workspace.audit_path.parent / "labels.csv").unlink()
     with pytest.raises(ConfigError, match="is not there"):
         require_askable(workspace)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [("[" * 100_000, "nested too deep"), ('{"image": "a"}', "line 2: None"), (None, "is not there")]
+)
+def test_check_reads_stored_answers_and_says_file_and_line(workspace, line, says):
+    path = workspace.audit_path.parent / "answers.jsonl"
+    entries = yaml.safe_load(workspace.audit_path.read_text())
+    entries["lvlms"] = {"told": {"answers": {"files": [str(path)]}}}
+    good = '{"image": "a", "prompt": "p", "text": "x"}\n'
+    path.write_text(good)
+    workspace.audit_path.write_text(yaml.safe_dump(entries))
+    assert wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home)) == {"told": ""}
+    path.write_text(good + str(line)) if line else path.unlink()
+    told = wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home))["told"]
+    assert says in told and str(path) in told

@@ -11,6 +11,7 @@ their list.
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,20 @@ PAPER = "white"
 _KINDS = {"facet": "FacetChart", "vconcat": "VConcatChart", "hconcat": "HConcatChart", "layer": "LayerChart"}
 
 
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _drawable(part: Any) -> Any:
+    """Return a part of a specification without characters that no XML has: vl_convert draws by SVG."""
+    if isinstance(part, str):
+        return _NO_XML.sub("\ufffd", part)  # an escape would not do: Vega undoes it in titles
+    if isinstance(part, dict):
+        return {_drawable(key): _drawable(value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [_drawable(each) for each in part]
+    return part
+
+
 @dataclass(frozen=True)
 class Chart:
     """A chart with the words that go with it.
@@ -119,7 +134,8 @@ class Chart:
     description : str
         What is drawn and how to read it.
     spec : dict
-        Vega-Lite, with its data and without `config`: the page and `png` apply `THEME`.
+        Vega-Lite, with its data and without `config`: the page and `png` apply `THEME`. Characters that no XML has
+        become U+FFFD: drawing them would end the process.
     """
 
     name: str
@@ -133,6 +149,7 @@ class Chart:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "title", visible(self.title))
         object.__setattr__(self, "description", visible(self.description, longest=2000))
+        object.__setattr__(self, "spec", _drawable(self.spec))
 
     @property
     def figure(self) -> alt.TopLevelMixin:
