@@ -107,8 +107,10 @@ def test_a_folder_of_any_depth_is_compared(bundle):
         here = below
     os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     os.close(here)
-    assert verify_folder(bundle).extra == ("d/" * 1200 + "deep",)
-    subprocess.run(["rm", "-r", bundle], check=True)  # shutil.rmtree, as pytest cleans up, ends at this depth
+    try:
+        assert verify_folder(bundle).extra == ("d/" * 1200 + "deep",)
+    finally:
+        subprocess.run(["rm", "-r", bundle], check=True)  # shutil.rmtree, as pytest cleans up, ends at this depth
 
 
 def test_a_file_that_is_named_twice_is_refused(bundle):
