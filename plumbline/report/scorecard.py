@@ -626,7 +626,7 @@ def _told(row: Row, question: Question, table: pl.DataFrame, reading: Reading) -
     """
     if question.metric == "max_skew":
         return Disparity.of(row, table).told(reading)
-    if not question.ranks or state_of(row, reading) != "none":
+    if not question.ranks or state_of(row, reading) not in ("none", "too_weak"):
         return row
     groups = group_rows(row, question, table).filter(pl.col("value").is_finite(), pl.col("q") < reading.significance)
     return first(groups.sort("q", pl.col("value").abs(), "group", descending=[False, True, False])) or row

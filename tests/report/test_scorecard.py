@@ -100,12 +100,14 @@ def _ranked(most, groups):
 
 BEHIND = {"value": -0.43, "ci_low": -0.7, "ci_high": -0.1, "p": 0.001, "q": 0.005}
 QUIET = {"value": 0.16} | UNSURE
+WEAK = {"smallest_detectable": math.nan}
 
 
 @pytest.mark.parametrize(
     ("most", "white", "shown", "tip"),
     [
         (QUIET, BEHIND, ("skew_at_k", "evidence", -0.43, "White", 0.005), "Behind: White."),
+        (QUIET | WEAK, BEHIND, ("skew_at_k", "evidence", -0.43, "White", 0.005), "Behind: White."),
         (QUIET, BEHIND | UNSURE, ("max_skew_at_k", "none", 0.16, None, 0.6), "no evidence"),
         (QUIET | {"q": 0.001}, BEHIND, ("max_skew_at_k", "evidence", 0.16, "Asian", 0.001), "In front: Asian."),
     ],
