@@ -372,17 +372,16 @@ def require_modest(path: Path) -> None:
         With the file and the key.
     """
     for key, value in _pairs(read_configuration(path)):
-        most, asked = _MOST.get(key), value
-        found = f"{key}: {value}"
+        most, size, shown = _MOST.get(key), value, f"{key}: {value}"
         if key in _CLASSES and isinstance(value, dict):
-            asked, found = len(value), f"{key} of {len(value):,} classes"
+            size, shown = len(value), f"{key} of {len(value):,} classes"
         if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
-            most, asked = _LARGEST_SIDE, value["shortest_edge"]
-        if most is not None and any(number > most for number in _numbers(asked)):
+            most, size = _LARGEST_SIDE, value["shortest_edge"]
+        if most is not None and any(number > most for number in _numbers(size)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",
                 where=path,
-                found=found,
+                found=shown,
                 expected=f"{most:,} at most",
             )
 

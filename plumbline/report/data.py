@@ -196,8 +196,8 @@ def _without_group(dataset: DatasetSummary) -> Finding:
     for _, rows in dataset.without_group.group_by("attribute", maintain_order=True):
         attribute, lost = attribute_title(rows["attribute"][0]), int(rows["rows"].sum())
         # How many are in a group that is too small to be shown is not told: it would be told in another way.
-        told = "" if SMALL_GROUP in rows["code"] or rows.height == 1 else ": {}"
-        reasons = "; ".join(UNGROUPED[row["code"]] + told.format(count(row["rows"])) for row in rows.to_dicts())
+        number = "" if SMALL_GROUP in rows["code"] or rows.height == 1 else ": {}"
+        reasons = "; ".join(UNGROUPED[row["code"]] + number.format(count(row["rows"])) for row in rows.to_dicts())
         parts.append(f"{count(lost)} have no group of {attribute} ({reasons})")
         alone += [attribute] * (rows["groups"][0] < 2)
         most = max(most, lost)
@@ -212,8 +212,8 @@ def _without_group(dataset: DatasetSummary) -> Finding:
 def dataset_notes(inputs: ReportInputs) -> dict[str, list[str]]:
     """Return dataset -> what is worth knowing about it beside its checks and what was refused, in sentences."""
     counted = ("Data checks failed", "Images quarantined")
-    told = [f for f in data_findings(inputs) if f.short not in counted]
-    return {dataset.id: [f.sentence for f in told if f.dataset == dataset.id] for dataset in inputs.datasets}
+    notes = [finding for finding in data_findings(inputs) if finding.short not in counted]
+    return {dataset.id: [note.sentence for note in notes if note.dataset == dataset.id] for dataset in inputs.datasets}
 
 
 def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:

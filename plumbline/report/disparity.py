@@ -97,8 +97,8 @@ def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], readin
     what : str
         Such as `race skew in crime labels`.
     """
-    row, told = found.skew, found.told(reading)
-    if told is row:
+    row, speaking = found.skew, found.told(reading)
+    if speaking is row:
         if found.never:
             event, by = event_title(row["event"], row["suite"]), attribute_title(row["attribute"])
             says = (
@@ -109,10 +109,10 @@ def fallback_finding(found: Disparity, what: str, topic: tuple[str, ...], readin
         if not found.partial or (defined(row["value"]) and evidence(row, reading)):
             return None
         return finding_of(row, reading, tone="undefined", topic=topic, short=f"{what}: undefined")
-    tone = "bias" if evidence(told, reading) else "none"
-    measure = SMOOTHED if told["metric"] == "max_skew" else PARITY
+    tone = "bias" if evidence(speaking, reading) else "none"
+    measure = SMOOTHED if speaking["metric"] == "max_skew" else PARITY
     short = f"{titled(tone, what)}, {measure}"
-    return finding_of(told, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
+    return finding_of(speaking, reading, tone=tone, topic=topic, short=short, share=measure == PARITY, measure=measure)
 
 
 # --- What is said of harmful labels that have no skew, such as animals: where the shares of groups lie

@@ -496,8 +496,7 @@ _OF_MODEL = dict.fromkeys(DIFFERENCES, MOST_OF_MODEL)
 
 def _own(ranked: Sequence[Finding], model: str, card: pl.DataFrame) -> list[Finding]:
     """Return the findings of a model's section, for breadth; with one of bias beyond the scorecard, if there is any."""
-    own = [finding for finding in ranked if finding.model == model]
-    chosen = _broad(own, _OF_MODEL, MOST_OF_MODEL)
+    chosen = _broad([finding for finding in ranked if finding.model == model], _OF_MODEL, MOST_OF_MODEL)
     beyond = _beyond(model, where(card, model=model).to_dicts(), ranked)
     if beyond and not any(finding in chosen for finding in beyond):
         chosen = [*chosen[: MOST_OF_MODEL - 1], beyond[0]]

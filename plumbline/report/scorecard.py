@@ -533,9 +533,9 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     numbers = {}
     for question in questions(plain):
         for row in [*_answers(plain, question).values()][:1]:
-            told = row if question.ranks else _told(row, question, plain, Reading())
-            if told["metric"] == question.metric and defined(told["value"]):
-                numbers[question.measure] = UNITS[question.unit].shown(told["value"])
+            speaking = row if question.ranks else _told(row, question, plain, Reading())
+            if speaking["metric"] == question.metric and defined(speaking["value"]):
+                numbers[question.measure] = UNITS[question.unit].shown(speaking["value"])
     return numbers
 
 
