@@ -15,7 +15,7 @@ from assets.gates import require_passed
 from assets.images import stored_embeddings
 from assets.partitions import cell_of
 from plumbline.catalog.suites import Suite
-from plumbline.datasets.filters import row_filter
+from plumbline.datasets.filters import chosen_filters, row_filter
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
@@ -149,7 +149,7 @@ class StoredCell:
         declared = declaration_of(self.workspace, self.dataset)
         chosen = self.workspace.dataset_entry(self.dataset).filters
         with unrecorded():
-            return {suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in self.suites}
+            return chosen_filters(chosen, declared, [suite.id for suite in self.suites])
 
     @cached_property
     def identity(self) -> str:

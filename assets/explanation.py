@@ -9,12 +9,14 @@ import polars as pl
 from upath import UPath
 
 from assets.answers import StoredAnswers
+from assets.asked_cells import declaration_of
 from assets.cells import CELL_TABLES, StoredCell
 from assets.language import LANGUAGE_TABLES, language_settings
 from assets.lineage import answer_chain, cell_chain, dataset_root, stored_link, table_links, text_chain
 from assets.metrics import metric_settings
 from plumbline.catalog.schema import row_ids
 from plumbline.catalog.suites import all_suites
+from plumbline.datasets.filters import chosen_filters, subsets
 from plumbline.errors import PlumblineError
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.chain import Link
@@ -97,7 +99,20 @@ def explain(
         influence = _influence(workspace, row)
     except PlumblineError as error:
         influence = Influence(f"Not available: what it would be computed from cannot be read. {error.what}.")
-    return Explanation(row, chain, influence, _thumbnails(workspace, row, influence, pictures=pictures))
+    shown = _thumbnails(workspace, row, influence, pictures=pictures)
+    return Explanation(row, chain, influence, shown, _subset(workspace, row))
+
+
+def _subset(workspace: Workspace, row: Mapping[str, Any]) -> str:
+    """Return which images of the dataset the suite of a row is asked about; empty where all are, or nobody knows."""
+    dataset, suite = row["dataset"], row["suite"]
+    if dataset not in workspace.audit.datasets:
+        return ""
+    try:
+        declared = declaration_of(workspace, dataset)
+    except PlumblineError:
+        return ""
+    return subsets(chosen_filters(workspace.audit.datasets[dataset].filters, declared, [suite])).get(suite, "")
 
 
 def _chain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterator[Link]:

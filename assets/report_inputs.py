@@ -1,5 +1,6 @@
 """What the report shows beside the metric table, gathered from the lake."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import polars as pl
@@ -15,6 +16,7 @@ from assets.model_addresses import lvlm_address
 from plumbline.catalog.suites import Suite, load_suite
 from plumbline.config.own import own_questions
 from plumbline.datasets.extended import label_shares
+from plumbline.datasets.filters import chosen_filters, subsets
 from plumbline.datasets.grouping import UNGROUPED_SCHEMA, with_groups_left
 from plumbline.encoders.families import FAMILIES
 from plumbline.generators.stored_answers import STORED
@@ -41,6 +43,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
     ]
     used = (*audit.used_encoders, audit.labeller)
     encoders = [e for e in audit.encoders if e in used and workspace.lake.committed("text_embeddings", partition=e)]
+    asked = _asked(workspace, table)
     return ReportInputs(
         audit=AuditSummary(
             audit_id=table.details["audit_id"],
@@ -58,7 +61,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
                 (name, what) for name, settings in audit.mitigations.items() if (what := settings.trained_on)
             ),
         ),
-        datasets=tuple(_dataset(workspace, dataset) for dataset in datasets),
+        datasets=tuple(_dataset(workspace, dataset, asked.get(dataset, ())) for dataset in datasets),
         encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),
         absent=(
             *(AbsentCell(**cell) for cell in table.details["absent"]),
@@ -75,19 +78,26 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
         published=table_of_audit(workspace, "paper_comparison", table),
         reproduction=table_of_audit(workspace, "reproduction", table),
         changes=changes_since(workspace, table),
-        suites=_suites(workspace, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
+        suites=_suites(workspace, asked, [encoder for encoder in encoders if encoder in audit.used_encoders]),
     )
 
 
-def _suites(workspace: Workspace, table: Committed, encoders: list[str]) -> tuple[Suite, ...]:
-    """Return the suites that the cells of the table were asked, those of text spaces and labels included, each once."""
-    lake, suites = workspace.lake, {}
+def _asked(workspace: Workspace, table: Committed) -> dict[str, list[Suite]]:
+    """Return dataset -> the suites that the cells of the table were asked about it."""
+    asked: dict[str, list[Suite]] = {}
     for dataset, model, _ in table.details["current"]:
         # A table may be of an audit file that has changed since.
-        if (dataset, model) not in workspace.audit.cells:
-            continue
-        family = FAMILIES[lake.require("text_embeddings", partition=model).details["family"]]
-        suites |= {suite.hash: suite for suite in cell_suites(workspace, dataset, model, family=family)}
+        if (dataset, model) in workspace.audit.cells:
+            family = FAMILIES[workspace.lake.require("text_embeddings", partition=model).details["family"]]
+            asked.setdefault(dataset, []).extend(cell_suites(workspace, dataset, model, family=family))
+    return asked
+
+
+def _suites(workspace: Workspace, asked: Mapping[str, list[Suite]], encoders: list[str]) -> tuple[Suite, ...]:
+    """Return the suites that were asked, those of text spaces and labels included, each once."""
+    lake, suites = workspace.lake, {}
+    for dataset, of_dataset in asked.items():
+        suites |= {suite.hash: suite for suite in of_dataset}
         extended = lake.committed("extended_records", partition=dataset)
         if extended and extended.details.get("labeller_sha256"):
             labels = load_suite("gender_labels")
@@ -108,7 +118,7 @@ def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
     return pl.concat(words) if words else None
 
 
-def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
+def _dataset(workspace: Workspace, dataset: str, asked: Sequence[Suite]) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     committed = lake.require("records", partition=dataset)
     declaration, records = declaration_of(workspace, dataset), lake.read_table("records", manifest=committed)
@@ -135,6 +145,7 @@ def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
         checks=_checks(workspace, dataset),
         planted=entry.root.startswith(PLANTED),
         absent_identities=declaration.identity_file if records["set_id"].is_null().all() else None,
+        subsets=subsets(chosen_filters(entry.filters, declaration, [suite.id for suite in asked])),
     )
 
 

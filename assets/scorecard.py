@@ -97,7 +97,7 @@ def keep_findings(lake: Lake, table: pl.DataFrame, card: pl.DataFrame, reading: 
 def _tracked(
     context: dg.AssetExecutionContext, workspace: Workspace, audit_id: str, card: pl.DataFrame, charts: dict[str, Chart]
 ) -> TrackedCell:
-    evident = card.filter(pl.col("state") == "evidence").group_by("model").len().sort("model")
+    evident = card.group_by("model").agg((pl.col("state") == "evidence").sum()).sort("model")
     return TrackedCell(
         cell=digest_json([_AUDIT, audit_id]),
         name=f"audit {audit_id[:8]}",

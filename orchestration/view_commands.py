@@ -57,5 +57,6 @@ def scorecard_command(
     workspace = stored_workspace_of(config)
     from assets.findings import headline_reading
     from plumbline.commands.scorecards import print_scorecard
+    from plumbline.metrics.registry import current_table
 
-    print_scorecard(workspace.lake.read_table("metric_table"), headline_reading(workspace), csv=csv)
+    print_scorecard(current_table(workspace.lake.read_table("metric_table")), headline_reading(workspace), csv=csv)

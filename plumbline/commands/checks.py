@@ -27,6 +27,7 @@ from plumbline.encoders.stored_predictions import stored_tables, table_of_datase
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.statistics.power import LEAST_EVENTS
 
 _MOST_GROUPS = 8
 
@@ -259,13 +260,14 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
     table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
     for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
         table.add_column(name, justify="left" if "|" in name else "right")
-    for one in planned:
+    few_events = [min(one.sizes) * min(rate, 1 - rate) < LEAST_EVENTS for one in planned]
+    for one, few in zip(planned, few_events):
         table.add_row(
             safe(f"{one.dataset} | {one.attribute}"),
             f"{len(one.sizes):,}",
             f"{sum(one.sizes):,}",
             f"{min(one.sizes):,}",
-            "too few images" if isnan(one.skew) else f"{one.skew:.2g}",
+            ("not told" if few else "too few images") if isnan(one.skew) else f"{one.skew:.2g}",
             "too few images" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
         )
     console.print(table)
@@ -273,4 +275,6 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
         f"One group apart from the others, at a share of {rate:.0%} of the images (assumed; --rate), found "
         f"at p = {planned[0].level:.2g}, which the correction of {planned[0].tests:,} tests requires of a lone "
         "difference. Images are counted as independent, sets of one person or scene not allowed for."
+        + f" No skew is told where the smallest group expects fewer than {LEAST_EVENTS:.0f} images of the event."
+        * any(few_events)
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.files import parse_yaml
 from plumbline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plumbline.datasets.records import Declaration
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class RowFilter:
     ----------
     name, source : str, str
         Its name in a config, and the study that defined it.
+    keeps : str
+        Which images of the dataset these are, in words; empty where they are all.
     conditions : mapping of str to mapping
         Column to `{"values": [...]}` or `{"years_from": int}`; all must hold, and a null fulfils none.
     relabel : mapping of str to mapping of str to str
@@ -36,6 +41,7 @@ class RowFilter:
     name: str
     source: str
     conditions: Mapping[str, Mapping[str, Any]]
+    keeps: str = ""
     relabel: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,6 +85,16 @@ def _filters() -> dict[str, RowFilter]:
 def filter_names() -> tuple[str, ...]:
     """Return the names that `row_filter` knows."""
     return tuple(_filters())
+
+
+def chosen_filters(named: Mapping[str, str], declared: Declaration, suites: Iterable[str]) -> dict[str, str]:
+    """Return suite -> the name of its filter: the audit file's, or the dataset's own."""
+    return {suite: named.get(suite, declared.filter_for(suite)) for suite in suites}
+
+
+def subsets(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return, of suites and their filters, those that are asked about a part of the images -> which part, in words."""
+    return {suite: keeps for suite, name in chosen.items() if (keeps := row_filter(name).keeps)}
 
 
 def row_filter(name: str) -> RowFilter:

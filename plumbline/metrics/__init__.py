@@ -1,4 +1,8 @@
-"""Metrics: pure functions on arrays, and the families that tabulate them."""
+"""Metrics: pure functions on arrays, and the families that tabulate them.
+
+A family (`family.py`) makes rows of some metrics for a cell (`cell.py`); `registry.py` lists the families, and
+`catalog/metrics.yaml` says what each metric promises.
+"""
 
 from plumbline.metrics.associations import Association, Associations, sc_weat, weat
 from plumbline.metrics.cell import Cell, SuiteLogits

@@ -790,7 +790,7 @@ def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, s
     Returns
     -------
     skew, parity : float
-        nan where no difference would be found.
+        nan where no difference would be found, and of a skew where a group expects so few events that none is told.
     """
     count = np.round(sizes * rate).astype(np.int64)
     table = np.stack([count, sizes - count], axis=1)
@@ -800,7 +800,7 @@ def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, s
         detectable_value(counts, totals, each.value, apart=apart, ratio=each.scale != "difference")
         for each in (SKEW_STATISTICS[0], PARITY)
     )
-    return float(value_at(level, skew)), float(value_at(level, parity))
+    return float(value_at(level, np.array(skew, float))), float(value_at(level, np.array(parity, float)))
 
 
 def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:

@@ -124,7 +124,10 @@ def smallest_detectable(table: pl.DataFrame, needed: NDArray[np.float64]) -> pl.
         ],
         value_at(needed, at_levels - null[:, None]) + null,
     )
-    known = pl.col("detectable_05").is_not_null() & pl.col("p").is_not_null()
+    # Beyond a level that is null nothing is known; from one that is nan on, nothing is found.
+    first = np.isnan(at_levels).argmax(axis=1)
+    null_first = table.select(pl.col(COLUMNS).is_null()).to_numpy()[np.arange(table.height), first]
+    known = pl.col("p").is_not_null() & ~pl.Series(null_first & np.isnan(smallest))
     return pl.when(known).then(pl.Series(smallest)).alias("smallest_detectable")
 
 

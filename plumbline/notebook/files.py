@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +18,7 @@ from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.config.audit import Audit as AuditFile
 from plumbline.config.own import own_metrics, own_questions, require_own_code
 from plumbline.datasets.extended import label_shares
+from plumbline.datasets.filters import chosen_filters, subsets
 from plumbline.datasets.grouping import with_groups_left
 from plumbline.datasets.ingestion import dataset_digest, ingest
 from plumbline.datasets.preview import require_fit
@@ -157,9 +158,12 @@ def audit_in_memory(
         minimum_group=settings.min_group,
         own_questions=own_questions(audit),
     )
+    asked: dict[str, list[str]] = {}
+    for (dataset, _), of_cell in done.asked.items():
+        asked.setdefault(dataset, []).extend(of_cell)
     inputs = ReportInputs(
         summary,
-        tuple(_described(audit, dataset, one) for dataset, one in data.items()),
+        tuple(_described(audit, dataset, one, asked.get(dataset, ())) for dataset, one in data.items()),
         tuple(done.encoders.values()),
         absent=tuple(absent),
         not_tried=left_out(audit, done.asked),
@@ -326,7 +330,7 @@ def _audited(
         asked,
         name=model,
         dataset=dataset,
-        filters={suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in asked},
+        filters=chosen_filters(chosen, declared, [suite.id for suite in asked]),
         logit="dot" if family.logit == "dot" else "scaled_cosine",
         logit_scale=encoder.logit_scale,
         shared_space=Capability.EMBED_IMAGES in family.offers,
@@ -357,7 +361,7 @@ def _summary(audit: AuditFile, model: str, encoder: DualEncoder, files: Checkpoi
     )
 
 
-def _described(audit: AuditFile, dataset: str, data: _Data) -> DatasetSummary:
+def _described(audit: AuditFile, dataset: str, data: _Data, asked: Iterable[str]) -> DatasetSummary:
     entry, ingested = audit.datasets[dataset], data.ingested
     declaration = data.reader.declaration
     lacks_sets = ingested.records["set_id"].is_null().all()
@@ -372,4 +376,5 @@ def _described(audit: AuditFile, dataset: str, data: _Data) -> DatasetSummary:
         label_shares=label_shares(ingested.records, declaration, entry.balance, composite=False),
         planted=entry.root.startswith(PLANTED),
         absent_identities=declaration.identity_file if lacks_sets else None,
+        subsets=subsets(chosen_filters(entry.filters, declaration, asked)),
     )

@@ -94,12 +94,15 @@ class Explanation:
     influence : Influence
     thumbnails : mapping of str to Thumbnail
         By sha256 of the image.
+    subset : str
+        Which images of the dataset its suite is asked about, in words; empty where it is asked about all.
     """
 
     row: Mapping[str, Any]
     chain: tuple[Link, ...]
     influence: Influence
     thumbnails: Mapping[str, Thumbnail] = field(default_factory=dict)
+    subset: str = ""
 
     @property
     def id(self) -> str:
@@ -108,8 +111,9 @@ class Explanation:
 
     @property
     def measured(self) -> dict[str, str]:
-        """Return what the row measures: its columns that are not null."""
-        return {name: str(self.row[name]) for name in IDENTIFYING if self.row[name] is not None}
+        """Return what the row measures: its columns that are not null, and which images it is of."""
+        measured = {name: str(self.row[name]) for name in IDENTIFYING if self.row[name] is not None}
+        return {**measured, **({"images": self.subset} if self.subset else {})}
 
 
 def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) -> dict[str, Any]:

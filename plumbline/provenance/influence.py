@@ -365,7 +365,8 @@ def _is_of(name: str, suite: str) -> bool:
 
 
 def _units(cell: Cell, row: Mapping[str, Any], suite: str) -> tuple[dict[str, tuple[str, ...]], str]:
-    records = cell.labels(suite)
+    # An image that the suite's filter leaves out has no part in the number.
+    records = cell.labels(suite).filter(pl.Series(cell.rows(suite)))
     sets = cluster_codes(records)
     if sets is not None and len(np.unique(sets)) <= MOST_SETS:
         named = records.select("image_id", pl.concat_str(pl.lit("set "), pl.col("set_id").cast(pl.String)).alias("set"))

@@ -213,7 +213,18 @@ def dataset_notes(inputs: ReportInputs) -> dict[str, list[str]]:
     """Return dataset -> what is worth knowing about it beside its checks and what was refused, in sentences."""
     counted = ("Data checks failed", "Images quarantined")
     notes = [finding for finding in data_findings(inputs) if finding.short not in counted]
-    return {dataset.id: [note.sentence for note in notes if note.dataset == dataset.id] for dataset in inputs.datasets}
+    return {
+        dataset.id: [*_parts_asked(dataset), *(note.sentence for note in notes if note.dataset == dataset.id)]
+        for dataset in inputs.datasets
+    }
+
+
+def _parts_asked(dataset: DatasetSummary) -> list[str]:
+    """Say which suites are asked about a part of the images, and about which, as their studies have it."""
+    suites: dict[str, list[str]] = {}
+    for suite, part in sorted(dataset.subsets.items()):
+        suites.setdefault(part, []).append(suite_title(suite))
+    return [f"{dataset.id}: asked about {part} alone: {'; '.join(of_part)}." for part, of_part in suites.items()]
 
 
 def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:

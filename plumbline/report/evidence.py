@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, row_id
-from plumbline.metrics.evidence import CELL, value_without_difference
+from plumbline.metrics.evidence import CELL, is_inverted, value_without_difference
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import bare_p, interval, number, percent, percent_interval
 from plumbline.report.reading import Reading
@@ -18,7 +18,8 @@ QUESTION = tuple(name for name in IDENTIFYING if name != "model")
 def unchecked(table: pl.DataFrame) -> set[tuple[str, str]]:
     """Return the (model, dataset) of encoders of which nobody knows whether they recognise anything.
 
-    No label of the dataset is called as a prompt calls it, so that `plumbline.metrics.evidence.too_weak` cannot tell.
+    No prompt that was asked names a group as the dataset's labels do, so that `plumbline.metrics.evidence.too_weak`
+    cannot tell.
     """
     judged, recognised = (
         where(table, metric=metric, condition="before").select(CELL).unique().rows()
@@ -113,9 +114,15 @@ def finding_of(
 
 
 def _strength(row: Row) -> float:
-    """Return how far the lower end of the interval, else the value, lies from no difference."""
-    none = value_without_difference(row.get("metric") or "") or 0.0
-    return or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) - none
+    """Return how far the nearer end of the interval, else the value, lies from no difference.
+
+    That end is the lower one, but of a metric that is largest where there is no difference.
+    """
+    metric = row.get("metric") or ""
+    none, inverted = value_without_difference(metric) or 0.0, is_inverted(metric)
+    end = row["ci_high" if inverted else "ci_low"]
+    away = or_nan(end if defined(end) else row["value"]) - none
+    return -away if inverted else away
 
 
 def question_of(row: Row) -> tuple[object, ...]:

@@ -16,9 +16,9 @@ from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.evidence import QUESTION, name_of
 from plumbline.report.finding import Company, Finding, at_first, headlines, in_rank_order
-from plumbline.report.numbers import confidence, count, interval, percent, percent_interval
+from plumbline.report.numbers import bare_p, confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
-from plumbline.report.rows import Row, checked
+from plumbline.report.rows import Row, checked, defined
 from plumbline.report.sentences import in_sentences
 from plumbline.report.vocabulary import attribute_title
 from plumbline.statistics.multiplicity import q_values, widened_intervals
@@ -89,8 +89,12 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 
 
 def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return findings with the number of models in which the same row is evidence, to either side."""
+    """Return findings with the number of models in which the same row is evidence, to either side.
+
+    Models that are too weak to interpret do not count.
+    """
     level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
+    table = table.join(too_weak(table), on=CELL, how="anti", nulls_equal=True)
     metrics = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
     tested = table.filter(level.is_not_null(), pl.col("metric").is_in(metrics))
     none = pl.col("metric").replace_strict({name: value_without_difference(name) or 0.0 for name in metrics})
@@ -168,7 +172,7 @@ def _widened(rows: pl.DataFrame, selection: Selection, reading: Reading) -> NDAr
 
 
 def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
-    """Say which interval a row of a metric table would have if it had been picked for a finding, and of how many.
+    """Say which interval and q a row of a metric table has where it is picked for a finding, and of how many.
 
     Parameters
     ----------
@@ -177,16 +181,21 @@ def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
     name : str
         Of the row, see `plumbline.catalog.schema.row_id`.
     """
-    selection = as_picked(checked(table), reading)[1].selection
+    picked, as_told = as_picked(checked(table), reading)
+    selection = as_told.selection
     if selection is None:
         return "Nothing is picked here: its interval needs no adjustment."
     row = table.filter(row_ids(table).alias("row_id") == name)
     (low,), (high,) = _widened(row, selection, reading).tolist()
     ends = f"{confidence(reading.confidence)} CI {interval(low, high)}"
     level = confidence(round(selection.level(reading.confidence), 5))
+    q = picked.filter(row_ids(table).alias("row_id") == name)["q"].item()
+    tests = (
+        f" Its q is then {bare_p(q)}, over {count(selection.tests)} tests of all kinds together." if defined(q) else ""
+    )
     return (
-        f"Picked for a finding it would have the FCR-adjusted {ends}: {count(selection.findings)} findings are told of "
-        f"{count(selection.rows)} rows, so that the interval is one of {level}."
+        f"Picked for a finding it has the FCR-adjusted {ends}: {count(selection.findings)} findings are told of "
+        f"{count(selection.rows)} rows, so that the interval is one of {level}.{tests}"
     )
 
 

@@ -257,8 +257,9 @@ def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:
         return ()
     models, datasets = (listed(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
     return (
-        f"Whether {models} can recognise anyone on {datasets} was not checked, since no group is called as a prompt "
-        "calls it (man, woman, Black …; `map: values` names them): a model that sees nothing may look biased.",
+        f"Whether {models} can recognise anyone on {datasets} was not checked: no prompt or column names one of its "
+        "groups as its labels do (man, woman, Black …). The prompts of the suite `trident` name groups, and "
+        "`map: values` names labels. A model that sees nothing may look biased.",
     )
 
 
@@ -396,8 +397,15 @@ def _nothing_found(card: pl.DataFrame, models: Sequence[str], kind: Kind) -> lis
     questions = len({cell["question"] for cell in tested})
     sentence = f"No evidence of bias in {whose}, in {_counted(questions, 'question')} of the scorecard."
     first = next((cell for cell in tested if defined(cell["smallest_detectable"])), None)
-    seen = could_have_seen(first) if first else "So few images would hardly show any difference."
+    seen = could_have_seen(first) if first else _unseen(tested)
     return [sentence, seen, *(_untested(where(card, model=model), model) for model in models if model not in judged)]
+
+
+def _unseen(tested: Sequence[Mapping[str, Any]]) -> str:
+    """Say what cells without evidence could have shown, where no difference is told as detectable."""
+    if any(cell["state"] != "too_weak" for cell in tested):
+        return "Which difference would have been found is not told: too few events."
+    return "Hardly any difference would have been found: too few images or events."
 
 
 # --- A section a model.

@@ -70,7 +70,7 @@ def render(
         inputs=inputs,
         audit=inputs.audit,
         front=front,
-        scorecard=score_tables(front.scorecard),
+        scorecard=score_tables(front.scorecard, {each.id: each.subsets for each in inputs.datasets}),
         states=STATES,
         states_there=_states(front),
         anchors={one.model: f"model-{place}" for place, one in enumerate(front.models, 1)},

@@ -88,6 +88,8 @@ class DatasetSummary:
         True for drawn faces with known biases, so that no reader takes them for people.
     absent_identities : str or None
         Name of the file that would say which pictures show one person, where it is not there.
+    subsets : mapping of str to str
+        Suite -> which of the images it is asked about, in words; without suites that are asked about all.
     """
 
     id: str
@@ -102,6 +104,7 @@ class DatasetSummary:
     checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
     planted: bool = False
     absent_identities: str | None = None
+    subsets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

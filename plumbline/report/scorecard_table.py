@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import polars as pl
 
@@ -107,8 +108,18 @@ class ScoreTable:
 TITLES = {"encoder": "Encoders", "generator": "Generative models"}
 
 
-def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
-    """Return the scorecard (`plumbline.report.scorecard.SCORECARD_SCHEMA`) of each kind of models, in its order."""
+def score_tables(
+    scorecard: pl.DataFrame, subsets: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> list[ScoreTable]:
+    """Return the scorecard of each kind of models, in its order.
+
+    Parameters
+    ----------
+    scorecard : DataFrame
+        Columns of `plumbline.report.scorecard.SCORECARD_SCHEMA`.
+    subsets : mapping of str to mapping of str to str
+        Dataset -> suite -> which of the images it is asked about, in words, where it is not about all.
+    """
     tables, usual, apart = [], usual_datasets(scorecard), not_ranked(scorecard)
     for (kind,), rows in scorecard.group_by("kind", maintain_order=True):
         table = ScoreTable(TITLES.get(str(kind), str(kind)))
@@ -122,7 +133,10 @@ def score_tables(scorecard: pl.DataFrame) -> list[ScoreTable]:
             scale = _Scale.of(list(by_model.values()), None if more else entry.without_difference)
             words = f"; words: {', '.join(entry.words)}" if entry.words else ""
             words += f"; less the closeness to: {', '.join(entry.opposite_words)}" if entry.opposite_words else ""
-            meaning = f"{entry.meaning or unit.meaning}; asked on {usual[entry.id]}{words}"
+            dataset = usual[entry.id]
+            of_images = subsets.get(dataset, {}).get(entry.suite, "")
+            asked_on = f"{dataset} ({of_images})" if of_images else dataset
+            meaning = f"{entry.meaning or unit.meaning}; asked on {asked_on}{words}"
             head = entry.head or unit.head or unit.suffix
             table.columns.append(Column(entry.title, head, meaning, more, scale.null))
             for model in models:

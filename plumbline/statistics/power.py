@@ -49,12 +49,15 @@ CountStatistic = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
 
 class Detectable(NamedTuple):
-    """Smallest value of a statistic that `POWER` of the audits find, at each of `LEVELS`; nan where none is found."""
+    """Smallest value of a statistic that `POWER` of the audits find, at each of `LEVELS`.
 
-    at_05: float = np.nan
-    at_002: float = np.nan
-    at_0001: float = np.nan
-    at_00001: float = np.nan
+    nan where none is found, None where nothing is told: a ratio that is larger than any tried one may be found.
+    """
+
+    at_05: float | None = np.nan
+    at_002: float | None = np.nan
+    at_0001: float | None = np.nan
+    at_00001: float | None = np.nan
 
 
 def detectable_value(
@@ -150,7 +153,8 @@ class Alternatives:
         parity : float
             The statistic's value without differences: 0, or 1 for a ratio of the smaller to the larger.
         ratio : bool
-            Whether the statistic is of ratios of rates: nan then where a group would have fewer than `LEAST_EVENTS`.
+            Whether the statistic is of ratios of rates: of alternatives in which a group would have fewer than
+            `LEAST_EVENTS` nothing is told.
         least_p : float
             How small p can become at all.
         null : (r,) float, optional
@@ -160,23 +164,30 @@ class Alternatives:
         -------
         Detectable
             nan where fewer than `POWER` of the audits would find the largest difference that is tried (12 standard
-            errors, or what the pooled rate allows), and at levels that p cannot reach.
+            errors, or what the pooled rate allows), and at levels that p cannot reach; None where larger ratios are
+            possible than those of `LEAST_EVENTS`.
         """
         if self._clusters is not None and self._clusters < FEWEST_SETS:
             return None
         if self._none:
             return Detectable()
-        null, detectable = statistic(self._counts, self._sizes) if null is None else null, Detectable()
+        null = statistic(self._counts, self._sizes) if null is None else null
+        detectable, beyond = Detectable(), False
         for way in range(len(self._ways)):
             moved = self._moved_by(way, ratio=ratio)
+            beyond |= ratio and self._furthest_of(way, ratio=True) != self._furthest_of(way, ratio=False)
             detectable = Detectable()
             if moved is not None:
                 shifts, values = len(moved.wider), statistic(moved.counts, moved.sizes)
                 simulated, true = values[shifts:].reshape(shifts, -1), values[:shifts]
                 detectable = detectable_of(null, simulated, true, parity=parity, least_p=least_p, wider=moved.wider)
-            if not np.isnan(detectable.at_05):
+            if not np.isnan(detectable.at_05):  # type: ignore[arg-type]
                 break
-        return detectable
+        if not beyond:
+            return detectable
+        least_p = _least_p(null if parity == 0 else -null, least_p)
+        known = (np.isfinite(value) or level < least_p for value, level in zip(detectable, LEVELS))  # type: ignore[arg-type]
+        return Detectable(*(value if told else None for value, told in zip(detectable, known)))
 
     def _rates(
         self, way: int, shifts: NDArray[np.float64], furthest: tuple[float, ...] | None = None
@@ -190,6 +201,8 @@ class Alternatives:
 
     def _furthest_of(self, way: int, *, ratio: bool) -> tuple[float, ...]:
         """Return by how many standard errors each event can be moved; of ratios as many as all of them can."""
+        if (way, ratio) in self._furthest:
+            return self._furthest[way, ratio]
         least = LEAST_EVENTS / np.maximum(self._size, 1e-9) if ratio else np.zeros(1)
         rates = self._rates(way, _TRIED)
         enough = ~self._there | (np.minimum(rates, 1 - rates) >= least - 1e-12)
@@ -197,13 +210,13 @@ class Alternatives:
         if ratio:
             possible = np.broadcast_to(possible.all(axis=-1, keepdims=True), possible.shape)
         furthest = np.where(possible, _TRIED[:, None], 0.0).max(axis=0)
-        return tuple(np.where(possible[:2].all(axis=0) & self._varies, furthest, 0.0).tolist())
+        moved = tuple(np.where(possible[:2].all(axis=0) & self._varies, furthest, 0.0).tolist())
+        self._furthest[way, ratio] = moved
+        return moved
 
     def _moved_by(self, way: int, *, ratio: bool) -> _Moved | None:
         """Return the alternatives at the shifts that are possible; None where none is."""
-        if (way, ratio) not in self._furthest:
-            self._furthest[way, ratio] = self._furthest_of(way, ratio=ratio)
-        furthest = self._furthest[way, ratio]
+        furthest = self._furthest_of(way, ratio=ratio)
         if any(furthest) and (way, furthest) not in self._moved:
             self._moved[way, furthest] = self._moved_to(way, furthest)
         return self._moved.get((way, furthest))
@@ -319,7 +332,7 @@ def detectable_gap(
     wider = _widened(shifts, absorbed=absorbed[apart], units=units)
     simulated = _on_steps(simulated, null)
     detectable = detectable_of(null - parity, simulated - parity, values - parity, least_p=least_p, wider=wider)
-    return Detectable(*(value + parity for value in detectable))
+    return Detectable(*(np.array(detectable, np.float64) + parity).tolist())
 
 
 @lru_cache(maxsize=4)
@@ -412,9 +425,7 @@ def detectable_of(
         needed, reached, true = (_scaled(each, parity) for each in (sign * required, sign * simulated, values))
     needed, reached = np.where(np.isnan(needed), np.inf, needed), np.where(np.isnan(reached), -np.inf, reached)
     alike, factor = float(np.nan_to_num(true[0])), np.asarray(wider, np.float64)
-    # Of three events in pairs of images the difference is always one or three: no test of them has a small p.
-    largest = float((null >= null.max()).mean())
-    least_p = max(least_p, largest if largest >= _ATOM else 0.0)
+    least_p = _least_p(null, least_p)
     widened = alike + (needed[:, :1] - alike) * factor
     detectable = np.full(len(LEVELS), np.nan)
     exceeded = _scaled(sign * _of_most(simulated), parity)
@@ -430,6 +441,16 @@ def detectable_of(
         if level >= least_p and beyond[-1] > 1e-12:
             detectable[i] = np.interp(1e-12, beyond, true)
     return Detectable(*_unscaled(detectable, parity).tolist())
+
+
+def _least_p(null: NDArray[np.float64], least_p: float) -> float:
+    """Return how small p can become, where the largest values of the draws are the most extreme.
+
+    Of three events in pairs of images the difference is always one or three: no test of them has a small p.
+    """
+    null = np.where(np.isnan(null), np.inf, null)
+    largest = float((null >= null.max()).mean())
+    return max(least_p, largest if largest >= _ATOM else 0.0)
 
 
 def _of_most(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -481,11 +502,11 @@ def value_at(level: ArrayLike, found: ArrayLike, *, parity: float = 0.0) -> NDAr
     ----------
     level : (...) float
     found : (..., 4) float
-        nan from some level on: none is found at that level or a stricter one. Between .05 and a .002 at which none is,
-        the power is the first. Below .002, where draws may allow no p before the next level, none is found there
-        either, but for p down to .0011, whose values lie within a twentieth.
+        nan or None from some level on: none is known at that level or a stricter one. Between .05 and a .002 at which
+        none is, the power is the first. Below .002, where draws may allow no p before the next level, none is found
+        there either, but for p down to .0011, whose values lie within a twentieth.
     """
-    wanted, known = np.log(effect_size(level)), np.log(effect_size(LEVELS))
+    wanted, known, found = np.log(effect_size(level)), np.log(effect_size(LEVELS)), np.asarray(found, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(_scaled(found, parity))
     logs = np.broadcast_to(logs, (*wanted.shape, len(LEVELS)))

@@ -29,7 +29,7 @@ CHECKSUMS = {
     "declarations/utkface.yaml": "6a79deefa0299693448ef6d26eb13a9102ad224d5ed36bd18f4a6291d2e57d46",
     "declarations/coco.yaml": "cc0d326a0b21a90796a14a4fa38f67e99c7e87c2c4a4998370a6eddaa092afca",
     "declarations/img2dataset.yaml": "24c4f433acf1272857cba4364b3268445cd3bd52f4825266ece7eaefa305ce13",
-    "filters.yaml": "0dd15d7ee96565b2bf2176781d9a9b4aa7caa80799b64ac2455de007fa935c59",
+    "filters.yaml": "ce9e912dcf161f7c4676cc006013f5c033ba8b6089d396078354e2bd8953aa1b",
 }
 
 # Its declaration is the user's column map.

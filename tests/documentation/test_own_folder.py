@@ -79,7 +79,7 @@ def test_its_data_and_model_are_looked_at_before_anything_is_computed(own):
     ):
         assert said in ran.stdout
     assert not own.home.exists(), "a look leaves nothing"
-    assert re.search(rf"staff \| race +3 +{PEOPLE} +8 +too few images +", ran.stdout)
+    assert re.search(rf"staff \| race +3 +{PEOPLE} +8 +not told +", ran.stdout)
 
 
 def test_values_that_the_map_does_not_name_are_told_with_their_key(own):

@@ -86,6 +86,14 @@ def test_what_is_not_computed_is_null_and_what_is_never_found_nan():
     assert unknown is None and untested is None and math.isnan(never)
     codes = [[one.code for one in decode(cell)] for cell in table["reason_codes"]]
     assert codes == [["power_unknown"], ["nothing_detectable"], []]
+    # At a p that allows what is told it is told; a stricter one, of which nothing is told, is unknown.
+    rows = [row("max_skew", 0.1, 0, 0.4, detectable_05=0.3, detectable_002=None), *(
+        row("max_skew", 0.1, 0, 0.4, p=0.9, event=str(i), detectable_05=0.3) for i in range(40)
+    )]  # fmt: skip
+    alone, among = (
+        add_power(metric_frame(some), confidence=0.95)["smallest_detectable"][0] for some in (rows[:1], rows)
+    )
+    assert alone == pytest.approx(0.3) and among is None
 
 
 def test_too_few_sets_find_nothing_however_small_the_error():

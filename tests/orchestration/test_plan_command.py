@@ -83,6 +83,7 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
     found = [
         PlannedPower("people", "race", (400, 300, 90), 0.634, 0.0912, 87, 0.05 / 87),
         PlannedPower("people", "gender", (20, 20), math.nan, 0.31, 87, 0.05 / 87),
+        PlannedPower("people", "age", (80, 70), math.nan, 0.21, 87, 0.05 / 87),
     ]
     monkeypatch.setattr(planned, "planned_power", lambda cells, groups, *, rate, suite: found)
     ran = plan(audit=[{"suites": ["crime"]}])
@@ -91,6 +92,8 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
     ]
     assert rows == [
         ["people", "|", "race", "3", "790", "90", "0.63", "9.1", "points"],
-        ["people", "|", "gender", "2", "40", "20", "too", "few", "images", "31", "points"],
+        ["people", "|", "gender", "2", "40", "20", "not", "told", "31", "points"],
+        ["people", "|", "age", "2", "150", "70", "too", "few", "images", "21", "points"],
     ]
+    assert "No skew is told where the smallest group expects fewer than 5 images" in " ".join(ran.stdout.split())
     assert "at p = 0.00057, which the correction of 87 tests requires" in " ".join(ran.stdout.split())

@@ -138,6 +138,21 @@ def test_groups_are_left_out_where_answers_are_no_counts():
     assert value_of(again, row) == pytest.approx(moved.without, abs=1e-12) and moved.of == len(men)
 
 
+def test_images_that_the_filter_of_a_suite_leaves_out_are_not_told():
+    suite = load_suite("markedness")
+    cosine = np.random.default_rng(1).normal(size=(96, len(suite.candidates))).astype(np.float32)
+    kept = np.arange(96) % 4 != 0
+    logits = {"markedness": SuiteLogits(suite=suite, logits=cosine, cosine=cosine)}
+    cell = replace(CELL, logits=logits, keep={"markedness": kept})
+    rows = FAMILIES["association_metrics"].compute(cell, settings=QUICK).filter(metric="markedness", attribute="race")
+    row = next(r for r in rows.to_dicts() if math.isfinite(r["value"]) and 0 < r["value"] < 100)
+    moved = encoder_influence(cell, row, settings=QUICK).moved
+    those = set(cell.records["image_id"].filter(pl.Series(kept)))
+    assert moved and all(set(one.images) <= those for one in moved)
+    men = {one.name: one.of for one in moved}["gender: man"]
+    assert men == cell.records.filter(pl.Series(kept), gender="man").height
+
+
 def test_what_changes_nothing_is_not_told_and_the_undefined_comes_last():
     found = [Moved("a", 1.0, 0.0, (), 1), Moved("b", math.nan, math.nan, (), 1), Moved("c", 2.0, -1.0, (), 1)]
     assert [one.name for one in ranked("left out", found).moved] == ["c", "b"]

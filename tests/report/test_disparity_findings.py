@@ -18,7 +18,7 @@ from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import find, reason
 from plumbline.report import Reading, findings, findings_table, headlines
-from plumbline.report.evidence import excludes_parity
+from plumbline.report.evidence import excludes_parity, finding_of
 from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, headline_findings
 from plumbline.report.language import word_findings
@@ -356,6 +356,25 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
 # --- every figure of what is told of several rows
 
 _FIGURE = re.compile(r"[−+<>]?\d[\d,]*(?:\.\d+)?(?:e−?\d+)?%?")
+
+
+def test_models_at_chance_are_not_counted_beside_others():
+    both = pl.concat([animals(estimate(0.9, 0.7, 1.0, 0.001)), animals(estimate(0.8, 0.6, 1.0, 0.001), model="blind")])
+    (counted,) = (f for f in findings(both) if f.model != "blind")
+    blind = metric_frame([BASE | {"model": "blind"} | _AT_CHANCE])
+    (alone,) = (f for f in findings(pl.concat([both, blind])) if f.model != "blind")
+    assert counted.company == (2, 2, 0) and alone.company == (1, 1, 0)
+
+
+def test_of_a_ratio_the_smallest_is_the_strongest():
+    """Parity is its largest value: the end of the interval that is nearer to it is the upper one."""
+    row = BASE | estimate(0.02, 0.0, 0.1, 0.005) | {"metric": "impact_ratio", "definition": "min_over_max"}
+    less = row | {"value": 0.5, "ci_low": 0.3, "ci_high": 0.97}
+    told = [
+        finding_of(one, Reading(), tone="bias", topic=("own",), short="unequal rates")
+        for one in metric_frame([row, less]).to_dicts()
+    ]
+    assert [one.strength for one in told] == pytest.approx([0.9, 0.03])
 
 
 def own_texts(row):

@@ -271,8 +271,10 @@ def test_where_nothing_is_found_the_verdict_says_what_could_have_been():
     weak = verdict_of(answer("a", **UNSURE, smallest_detectable=math.nan))
     assert weak == (
         "No evidence of bias in a, in 1 question of the scorecard.",
-        "So few images would hardly show any difference.",
+        "Hardly any difference would have been found: too few images or events.",
     )
+    untold = verdict_of(answer("a", **UNSURE, smallest_detectable=None))
+    assert untold[1] == "Which difference would have been found is not told: too few events."
 
 
 def test_one_model_alone_is_no_worst_of_many():

@@ -202,6 +202,9 @@ def test_data_findings_name_failed_checks_quarantine_and_label_errors(inputs):
     assert "Nothing is compared by gender" in one.sentence and "30" not in one.sentence
     assert "1,200 have no group of race (the table holds no value)" in one.sentence
     assert one.sentence in dataset_notes(lacking)[of_people.id]
+    in_parts = replace(of_people, subsets={"crime": "its validation images", "agency": "its validation images"})
+    [part] = dataset_notes(replace(inputs, datasets=(in_parts,)))[of_people.id][:1]
+    assert part.startswith(f"{of_people.id}: asked about its validation images alone: agency; crime and non-human")
     shown = replace(of_people, without_group=without.filter(attribute="race"))
     assert any(f.short == "Images in no group" for f in data_findings(replace(inputs, datasets=(shown,))))
     assert "planted-utkface: 1 of 2 data checks failed: gender balance." in told
@@ -245,6 +248,7 @@ def test_the_adjusted_interval_of_any_row_is_told_on_demand(table):
     assert f"{selection.findings} findings are told of {selection.rows} rows" in text
     row = picked.filter(row_ids(picked) == finding.row).row(0, named=True)
     assert f"95% CI {interval(row['ci_low'], row['ci_high'])}:" in text
+    assert f"Its q is then {finding.q_text}, over {selection.tests} tests" in text
     alone = crime_rows()
     assert "needs no adjustment" in adjusted_text(alone, row_ids(alone)[-1], Reading())
 

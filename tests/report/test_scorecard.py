@@ -165,6 +165,15 @@ def test_where_one_group_alone_gets_a_label_the_cell_and_the_verdict_tell_anothe
     assert ("2 of 2 show evidence" if evident else "alone shows no evidence of it.") in verdict(card, Reading())[1]
 
 
+def test_a_column_says_which_images_of_a_dataset_it_is_asked_about():
+    card = scorecard(frame(answer("a")), Reading())
+    whole, part = (
+        score_tables(card, subsets)[0].columns[0].meaning
+        for subsets in ({}, {"fairface": {"crime": "its validation images", "perception": "others"}})
+    )
+    assert "; asked on fairface; " in whole and "; asked on fairface (its validation images); " in part
+
+
 def test_where_pairs_are_left_out_max_skew_does_not_speak_though_it_is_evidence():
     left_out = reason("undefined_pairs", undefined=2, pairs=3)
     groups = {"Black": 0.6, "White": 0.0, "Indian": 0.5}

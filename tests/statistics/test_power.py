@@ -301,6 +301,18 @@ def test_a_plan_tells_what_the_test_of_two_shares_finds():
     assert np.isnan(planned_detectable(np.array([20, 20]), rate=0.1, level=0.001)[0])
 
 
+def test_of_few_events_no_ratio_is_told_but_the_difference_is():
+    """Of 40 people four are expected to have the label: a ratio of their rates may be large, and is found then."""
+    size = np.array([980, 1077, 40])
+    shuffled = permute_tables(two_columns(size // 10, size), permutations=4_000, rng=np.random.default_rng(3))
+    assert of_counts(shuffled, MEAN_SKEW, apart=2, ratio=True) == (None,) * 4
+    assert 0.1 < of_counts(shuffled, PARITY, apart=2).at_05 < 0.3
+    # A p that cannot be small finds nothing, however large the ratio.
+    assert of_counts(shuffled, MEAN_SKEW, apart=2, ratio=True, least_p=0.01)[1:] == pytest.approx(
+        [NAN] * 3, nan_ok=True
+    )
+
+
 def refused(rng: np.random.Generator, rate: float, more: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw whether 40 answers about each of eight groups are refused, in 20 sets: of the first group more often."""
     groups, sets = np.tile(np.repeat(np.arange(8), 2), 20), np.repeat(np.arange(20), 16)
