@@ -19,6 +19,7 @@ from yaml import YAMLError
 from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
+from plumbline.commands.places import from_here
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.storage.files import commit_bytes, require_reachable, sweep
 from resources.checkout import PROJECT
@@ -26,6 +27,8 @@ from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
 OWNER = {"plumbline/owner": "cli"}
+SETTINGS = "PLUMBLINE_DAGSTER_CONFIG"
+"""Variable with the path of an own `dagster.yaml`, in the home or elsewhere."""
 _LOCK = "audit.lock"
 
 
@@ -40,14 +43,11 @@ class PoolHeld(PlumblineError):
 def set_up(workspace: Workspace) -> None:
     """Make the home, link the instance's settings into it, and initialise a local tracking store once.
 
-    Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit. A `dagster.yaml`
-    that someone put into the home themselves is left alone.
+    Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit.
     """
     require_reachable(workspace.lake.root, writable=True)
     workspace.dagster_home.mkdir(parents=True, exist_ok=True)
-    link = workspace.dagster_home / "dagster.yaml"
-    if link.is_symlink() or not link.exists():
-        _link(link, Path(os.path.relpath(PROJECT / "dagster.yaml", workspace.dagster_home)))
+    _link_settings(workspace.dagster_home / "dagster.yaml")
     os.environ["DAGSTER_HOME"] = str(workspace.dagster_home)
     os.environ["PLUMBLINE_HOME"] = str(workspace.home)
     os.environ["PLUMBLINE_AUDIT"] = str(workspace.audit_path)
@@ -68,7 +68,7 @@ def opened(workspace: Workspace) -> Iterator[dg.DagsterInstance]:
     StorageError
         As `disk_errors_named`.
     ConfigError
-        If the home's `dagster.yaml` cannot be used.
+        If Dagster's settings cannot be used, or the home holds some that nobody named.
     """
     with disk_errors_named(workspace):
         set_up(workspace)
@@ -96,9 +96,27 @@ def _settings_error(error: Exception) -> str:
     return " ".join(str(error).removeprefix("Failure condition: ").split())
 
 
-def _link(link: Path, target: Path) -> None:
+def _link_settings(link: Path) -> None:
+    """Let the home's `dagster.yaml` be the project's, or the file that `SETTINGS` names.
+
+    What Dagster reads there names classes, and thereby programs, that it runs. A home may have come with a dataset, so
+    that another file is refused, and a link that leads elsewhere is made anew.
+    """
+    named = os.environ.get(SETTINGS)
+    target = from_here(named) if named else PROJECT / "dagster.yaml"
+    if not target.is_file():
+        raise ConfigError("no such file of Dagster's settings", where=SETTINGS, found=str(target))
+    if link.exists() and link.samefile(target):
+        return
+    if link.exists() and not link.is_symlink():
+        raise ConfigError(
+            "Dagster's settings in the home are not used unless you name them",
+            where=link,
+            found="a file that Plumbline did not make; it can name programs to run",
+            hint=f"set {SETTINGS} to its path if it is yours; otherwise remove it",
+        )
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.symlink_to(target)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
     temporary.replace(link)
 
 

@@ -58,13 +58,53 @@ storage:
         ("storage: {custom: {module: dagster_k8ss, class: Storage}}", "Couldn't import module dagster_k8ss"),
     ],
 )
-def test_settings_of_dagster_that_cannot_be_used_are_refused_in_a_line(home, settings, found):
+def test_settings_of_dagster_that_cannot_be_used_are_refused_in_a_line(home, monkeypatch, settings, found):
     home.dagster_home.mkdir(parents=True)
     (home.dagster_home / "dagster.yaml").write_text(settings)
+    monkeypatch.setenv("PLUMBLINE_DAGSTER_CONFIG", str(home.dagster_home / "dagster.yaml"))
     with pytest.raises(ConfigError) as said, opened(home):
         pass
     assert str(said.value.where) == str(home.dagster_home / "dagster.yaml") and found in said.value.found
     assert "Stack Trace" not in str(said.value) and len(said.value.found) < 400
+
+
+PROGRAM = """\
+python_logs:
+  dagster_handler_config:
+    handlers: {h: {class: subprocess.Popen, args: [touch, %s]}}
+"""
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_settings_that_came_with_a_home_run_no_program(home, tmp_path, linked):
+    ran = tmp_path / "ran"
+    settings = home.dagster_home / "dagster.yaml"
+    settings.parent.mkdir(parents=True)
+    written = tmp_path / "elsewhere.yaml" if linked else settings
+    written.write_text(PROGRAM % ran)
+    if linked:
+        settings.symlink_to(written)
+        with opened(home):
+            assert settings.samefile(PROJECT / "dagster.yaml")
+    else:
+        with pytest.raises(ConfigError, match="not used unless you name them") as said, opened(home):
+            pass
+        assert said.value.where == settings and "PLUMBLINE_DAGSTER_CONFIG" in str(said.value)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_settings_that_the_environment_names_are_used(home, tmp_path, monkeypatch, inside):
+    home.dagster_home.mkdir(parents=True)
+    settings = (home.dagster_home if inside else tmp_path) / "dagster.yaml"
+    settings.write_text("telemetry: {enabled: false}\nconcurrency: {pools: {default_limit: 7}}\n")
+    monkeypatch.setenv("PLUMBLINE_DAGSTER_CONFIG", str(settings))
+    for _ in range(2):
+        with opened(home) as instance:
+            assert instance.get_concurrency_config().pool_config.default_pool_limit == 7
+    monkeypatch.setenv("PLUMBLINE_DAGSTER_CONFIG", "no-such.yaml")
+    with pytest.raises(ConfigError, match="no such file"), opened(home):
+        pass
 
 
 def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):
