@@ -84,10 +84,9 @@ def told_of_counts(sizes: tuple[int, ...], pooled: float, name: str, level: int)
     count = np.round(size * pooled).astype(np.int64)
     rate, share = count.sum() / size.sum(), size[-1] / size.sum()
     of_test = {"parity": parity_of(statistic), "ratio": statistic is not PARITY}
-    found = [
-        detectable_value(*permuted(count, size, [audit, 1]), statistic.value, apart=len(size) - 1, **of_test)[level]
-        for audit in range(AUDITS)
-    ]
+    of_audits = (permuted(count, size, [audit, 1]) for audit in range(AUDITS))
+    all_told = [detectable_value(*each, statistic.value, apart=len(size) - 1, **of_test) for each in of_audits]
+    found = np.array([each[level] for each in all_told], np.float64)
     if np.isnan(found).mean() <= 0.5:
         return rates_with(statistic, float(np.nanmean(found)), size, rate), True
     is_apart, sign = np.arange(len(size)) == len(size) - 1, 1.0 if rate <= 0.5 else -1.0
@@ -105,7 +104,7 @@ def counts(seed: int, *, sizes: tuple[int, ...], pooled: float, name: str, level
     value = statistic.value(count[None, None], size[None, None])
     null = statistic.value(*permuted(count, size, [seed, 3]))
     p = float(upper_p_values(sign * value, sign * null[None])[0])
-    return {name if told else f"{name}, told as never found": _found(p, level, told=told)}
+    return {name if told else f"{name}, where none is told": _found(p, level, told=told)}
 
 
 def _found(p: float, level: int, *, told: bool = True) -> Drawn:
