@@ -1,7 +1,7 @@
 """What to use for a checkpoint, and what it would make worse: one rule, and the sentence that it leads to.
 
-A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
-no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
+A mitigation is recommended where it improves at least one gap (`plumbline.report.transfer.is_gap`) or a harm rate,
+worsens no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
 accuracy and no retrieval, each by its verdict. One that closes no gap between groups, by whichever reading, is
 recommended only where there are enough images to see one become twice as wide. Among several it is the one that
 closes most gaps; then the one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw
@@ -20,13 +20,12 @@ from plumbline.report.rows import Row, defined, or_nan
 from plumbline.report.transfer import (
     COSTS,
     JUDGED,
-    SIX_AXES,
     Tried,
-    axis_of,
     block_of,
     change,
     change_interval,
     detectable_change,
+    is_gap,
     is_share,
     place,
     row_words,
@@ -52,7 +51,7 @@ def _unseen(one: Tried) -> list[Row]:
     """Return the gaps that it might double without anybody seeing it, where it closes none."""
     if one.closed:
         return []
-    gaps = [row for row in one.of("axis", verdict=NO_EVIDENCE) if axis_of(row) in SIX_AXES]
+    gaps = filter(is_gap, one.of("axis", verdict=NO_EVIDENCE))
     return [row for row in gaps if not or_nan(row["smallest_detectable"]) <= abs(or_nan(row["value_before"]))]
 
 
@@ -108,7 +107,7 @@ def first_to_try(model: str, others: Sequence[Sequence[Tried]]) -> str:
             "worse”."
         )
     better = [
-        *_counted(len(first.closed), f"of the {len(SIX_AXES)} gaps by gender and race"),
+        *_counted(len(first.closed), f"of {len(first.gaps)} gap{'' if len(first.gaps) == 1 else 's'} between groups"),
         *_counted(len(first.improved_harms), f"harm rate{'' if len(first.improved_harms) == 1 else 's'}"),
     ]
     return (

@@ -24,10 +24,10 @@ from plumbline.report.numbers import (
     points,
 )
 from plumbline.report.rows import Row, defined
-from plumbline.report.vocabulary import attribute_title, event_title, is_own_suite
+from plumbline.report.vocabulary import ATTRIBUTE_TITLES, attribute_title, event_title, is_composite, is_own_suite
 
 SIX_AXES = tuple((attribute, *task) for attribute, task in product(("gender", "race"), TASK_EVENTS.items()))
-"""Attribute, suite and event of the six contrastive metrics."""
+"""Attribute, suite and event of the six contrastive metrics of the packaged suites."""
 
 
 Axis = tuple[str | None, str | None, str | None]
@@ -101,20 +101,24 @@ class Tried:
         return title if self.condition == self.method else f"{title} ({self.condition})"
 
     @property
+    def gaps(self) -> list[Row]:
+        """Return the rows of the gaps that it was judged by, by Max Skew."""
+        return list(filter(is_gap, self.of("axis")))
+
+    @property
     def improved(self) -> list[Row]:
-        """Return the six contrastive metrics that it improves, then the harm rates."""
+        """Return the gaps that it improves by Max Skew, then the harm rates."""
         return self.improved_axes + self.improved_harms
 
     @property
     def improved_axes(self) -> list[Row]:
-        """Return the rows of the six contrastive metrics that it improves."""
-        return [r for r in self.of("axis", verdict=IMPROVED) if axis_of(r) in SIX_AXES]
+        """Return the rows of the gaps (`is_gap`) that it improves by Max Skew."""
+        return [row for row in self.gaps if row["verdict"] == IMPROVED]
 
     @property
     def closed(self) -> list[Row]:
-        """Return the gaps that it closes, by Max Skew or else by another reading: one a contrastive axis."""
-        by_others = [row for row in self.by_other_readings(IMPROVED) if axis_of(row) in SIX_AXES]
-        return self.improved_axes + by_others
+        """Return the gaps that it closes, by Max Skew or else by another reading."""
+        return self.improved_axes + list(filter(is_gap, self.by_other_readings(IMPROVED)))
 
     @property
     def improved_harms(self) -> list[Row]:
@@ -151,6 +155,18 @@ class Tried:
 def axis_of(row: Row) -> Axis:
     """Return the axis that a row reads: attribute, suite and event."""
     return row["attribute"], row["suite"], row["event"]
+
+
+def is_gap(row: Row) -> bool:
+    """Return whether an axis is one that a mitigation is recommended by.
+
+    That is each of the six contrastive metrics, and what the audit adds itself: an own suite by any attribute, and an
+    attribute of the dataset's own. Crossed attributes, whose parts are gaps already, and age are none: they may only
+    get worse.
+    """
+    attribute, suite, _ = axis_of(row)
+    own = is_own_suite(suite or "") or attribute not in ATTRIBUTE_TITLES
+    return axis_of(row) in SIX_AXES or (own and not is_composite(attribute or ""))
 
 
 def block_of(row: Row) -> str | None:

@@ -16,6 +16,7 @@ BETTER, WORSE, SAME = -0.4, 0.3, 0.02
 GENDER_CRIME = {"kind": "axis", "suite": "crime", "event": "crime", "attribute": "gender"}
 RACE_AGENCY = {"kind": "axis", "suite": "agency", "event": "negative_agency", "attribute": "race"}
 AGE_CRIME = GENDER_CRIME | {"attribute": "age_group"}
+OWN_WORDS = {"kind": "axis", "suite": "jobs", "event": "low_paid", "attribute": "gender"}
 PARITY = GENDER_CRIME | {"metric": "parity_difference", "definition": "max_minus_min", "value_before": 0.2}
 OTHER_PARITY = PARITY | {"attribute": "race"}
 SEEN = {"smallest_detectable": 0.05}
@@ -67,6 +68,11 @@ CASES = {
     "the mean over the tasks is no further harm rate": ({"a": [(HARM | MEAN, BETTER)]}, None),
     "nothing improves": ({"a": [(GENDER_CRIME, SAME), (HARM, SAME)]}, None),
     "an axis of other groups alone is not one of the six": ({"a": [(AGE_CRIME, BETTER)]}, None),
+    "a gap in words of the audit's own": ({"a": [(OWN_WORDS, BETTER)]}, "a"),
+    "a gap by an attribute of the dataset's own": ({"a": [(GENDER_CRIME | {"attribute": "disability"}, BETTER)]}, "a"),
+    "a crossed attribute of the dataset's own": (
+        {"a": [(GENDER_CRIME | {"attribute": "disability × gender"}, BETTER)]}, None,
+    ),
     "a probe alone is no axis": ({"a": [(PROBES, BETTER)]}, None),
     "another axis gets worse": ({"a": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)]}, None),
     "an axis of other groups gets worse": ({"a": [(GENDER_CRIME, BETTER), (AGE_CRIME, WORSE)]}, None),
@@ -163,6 +169,12 @@ def test_changes_of_every_unit_are_among_the_foremost():
     assert [row["value"] for row in foremost([*rows, harm], 3)] == [0.9, 0.02, 0.8]
 
 
+def test_what_closes_a_gap_in_own_words_is_not_said_to_improve_nothing():
+    dear = candidates(bias_prompts=[(OWN_WORDS, BETTER), (ACCURACY, -WORSE)])
+    told = advice(dear, Reading())
+    assert "cannot be recommended: the one that improves a bias measure also costs accuracy or retrieval" in told
+
+
 def test_enumerations():
     assert [listed(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
         "a", "a and b", "a, b and c", "nothing",
@@ -172,7 +184,7 @@ def test_enumerations():
 def test_where_none_was_tried_what_is_recommended_elsewhere_is_named_and_nothing_else():
     gap = candidates(saner=[(GENDER_CRIME, BETTER), (HARM, BETTER)], bias_prompts=[(HARM, BETTER)])
     assert first_to_try("x", [gap]) == (
-        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1 of the 6 gaps by gender and race "
+        "No mitigation was tried on x. Try first SANER: on clip (faces) it lowers 1 of 1 gap between groups "
         "and 1 harm rate; no evidence that it makes anything worse."
     )
     dear = candidates(saner=[(GENDER_CRIME, BETTER), (ACCURACY, -WORSE)])

@@ -25,14 +25,13 @@ from plumbline.report.transfer import (
     BLOCKS,
     COSTS,
     JUDGED,
-    SIX_AXES,
     Tried,
-    axis_of,
     block_of,
     both_values,
     change,
     change_interval,
     detectable_change,
+    is_gap,
     place,
     row_title,
     row_words,
@@ -54,8 +53,8 @@ _STATES = {IMPROVED: "evidence", WORSENED: "evidence", NO_EVIDENCE: "no_evidence
 def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Chart]:
     """Draw the change of max skews, then of shares of images, by mitigation (panels), with its paired interval.
 
-    Rows: bias transfer, with the six contrastive metrics alone of the axes. Skews, harm rates and rates of probes are
-    better left of the line, accuracy and retrieval right of it.
+    Rows: bias transfer, of the axes the gaps alone (`plumbline.report.transfer.is_gap`). Skews, harm rates and rates
+    of probes are better left of the line, accuracy and retrieval right of it.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ def changes(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Ch
 
 
 def _is_shown(row: Row) -> bool:
-    return block_of(row) is not None and (block_of(row) != "axis" or axis_of(row) in SIX_AXES)
+    return block_of(row) is not None and (block_of(row) != "axis" or is_gap(row))
 
 
 def _blocks(rows: Sequence[Row], titles: dict[str, str]) -> Rows:
@@ -450,9 +449,9 @@ CHAPTER = Chapter(
     anchor="mitigations",
     title="What helps, at what cost, and what it makes worse",
     lead="Each mitigation was applied to the models that the audit file tries it on, and judged on the same images "
-    "before and after: on the six contrastive "
-    "metrics (gender and race, in crime, communion and agency words), on how often labels are harmful, on the Trident "
-    "probes, and on what it costs in accuracy and retrieval. A mitigation that lowers one bias may raise another. “No "
+    "before and after: on gaps between groups (by gender and race in crime, communion and agency words; in words of "
+    "your own, and by attributes of your own), on how often labels are harmful, on the Trident probes, and on what it "
+    "costs in accuracy and retrieval. A mitigation that lowers one bias may raise another. “No "
     "evidence” means that chance alone may explain a difference; it never means that there is none.",
     parts=_parts,
     findings=adjustment_findings,
@@ -470,8 +469,8 @@ CHAPTER = Chapter(
             "Improved or worsened: q is below the significance level, and the difference points that way. Lower is "
             "better for skews, parity differences, harm rates and rates of the probes; higher is better for accuracy "
             "and retrieval. Else there is no evidence, which is not evidence of no difference. A mitigation is "
-            "recommended where it improves one of the six contrastive metrics or a harm rate, worsens no axis and no "
-            "harm rate, and costs no accuracy or retrieval; among several, the one that improves most of the six.",
+            "recommended where it improves one of these gaps or a harm rate, worsens no axis and no "
+            "harm rate, and costs no accuracy or retrieval; among several, the one that improves most gaps.",
         ),
         (
             "What a mitigation costs",
