@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -44,6 +44,7 @@ from plumbline.report.scorecard import (
     question_of,
     scorecard,
     value_text,
+    worse_first,
 )
 from plumbline.report.sentences import Sentences, in_words
 from plumbline.report.transfer import Tried, tried
@@ -355,8 +356,9 @@ def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:
     return [cell for cell in card.to_dicts() if question_of(cell["question"]).of_bias]
 
 
-def _tested(card: pl.DataFrame) -> list[dict[str, Any]]:
-    return [cell for cell in _of_bias(card) if cell["state"] not in ("not_asked", "undefined", "measured", "no_label")]
+def _tested(card: pl.DataFrame, *, no_label: bool = False) -> list[dict[str, Any]]:
+    untested = ("not_asked", "undefined", "measured", *(() if no_label else ("no_label",)))
+    return [cell for cell in _of_bias(card) if cell["state"] not in untested]
 
 
 def _evident(tested: Sequence[Mapping[str, Any]]) -> str:
@@ -569,7 +571,9 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
 
     Encoders that were asked less than half as much as others are left out: they share too few questions.
     """
-    tested = {model: _tested(where(card, model=model)) for model in asked_models(card, "encoder")}
+    asked = {model: where(card, model=model) for model in asked_models(card, "encoder")}
+    # Where no image got a label there is no evidence, as where too few did.
+    tested = {model: _tested(cells, no_label=True) for model, cells in asked.items() if _tested(cells)}
     most = max(map(len, tested.values()), default=0)
     tested = {model: cells for model, cells in tested.items() if most and 2 * len(cells) >= most}
     if len(tested) < 2:
@@ -597,26 +601,56 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     others = [model for model in order if model not in control] or order
     best = [model for model in others if len(evident[model]) == len(evident[others[0]])]
     apart = not_ranked(card)
-    last = [model for model in tested if model in others and model not in apart][-1:]
+    least_biased = _least_biased(card, [model for model in tested if model in others and model not in apart])
     reference = f" {listed(control)} is the control, a reference." if len(control) == 1 else ""
     shared = f"of the {len(shared_questions)} questions that {len(tested)} encoders share"
-    if not last or last[0] in best:
+    if least_biased is None or least_biased.model in best:
         text = f"Evidence of bias in the fewest {shared}: {models_text(best)}.{reference}"
     else:
-        largest = [cell for cell in evident[last[0]] if _is_largest(cell, card)][:1]
+        last = least_biased.model
+        largest = [cell for cell in evident[last] if _is_largest(cell, card)][:1]
         but = f" The largest gap in {topics(largest)} is its own, {value_text(largest[0])}." if largest else ""
         least = f"Apart from the control ({control[0]}), the least" if len(control) == 1 else "The least"
-        first = _first_with(card, "evidence", "encoder")
-        by = f"in {topics(first[:1])}" if first else "by the order of the scorecard"
+        if least_biased.tied:
+            least = f"{listed(least_biased.tied)} show no evidence of {least_biased.before}; of these the least"
         text = (
-            f"{least} biased encoder {by} is {last[0]} (evidence of bias in "
-            f"{len(evident[last[0]])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
+            f"{least} biased encoder in {least_biased.question} is {last} (evidence of bias in "
+            f"{len(evident[last])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
         )
-    best = [model for model in tested if model in {*best, *last}]
+        best = [model for model in tested if model in {*best, last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
     return [text + (more if beyond else "")]
+
+
+class _Least(NamedTuple):
+    """The least biased of some models by the order of the scorecard, and the question that sets it apart.
+
+    `tied` are the models that are alike in all questions before, with it, and `before` the first of these questions in
+    which any model shows evidence; empty where no question stands before.
+    """
+
+    model: str
+    question: str
+    tied: list[str]
+    before: str
+
+
+def _least_biased(card: pl.DataFrame, models: Sequence[str]) -> _Least | None:
+    """Return which of some models is the least biased; None where no question sets one apart."""
+    first = _first_with(card, "evidence", "encoder")[:1]
+    left, passed = list(models), False
+    for question in asked_questions(card, "encoder"):
+        if not question.of_bias or len(left) < 2:
+            continue
+        cells = {cell["model"]: cell for cell in where(card, question=question.id).to_dicts()}
+        keys = {model: worse_first(cells[model]) for model in left if model in cells}
+        alike = [model for model in left if keys.get(model) == max(keys.values(), default=None)]
+        if len(alike) == 1:
+            return _Least(alike[0], topics([cells[alike[0]]]), left if passed else [], topics(first))
+        left, passed = alike or left, passed or bool(first and first[0]["question"] == question.id)
+    return None
 
 
 def _beyond(model: str, cells: Sequence[Mapping[str, Any]], ranked: Sequence[Finding]) -> list[Finding]:

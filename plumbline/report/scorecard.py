@@ -804,9 +804,14 @@ def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind])
     keys: dict[str, list[tuple[int, float]]] = {model: [] for model in models}
     for cell in cells:
         if question_of(cell["question"]).of_bias:
-            rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
-            keys[cell["model"]].append((rank, -_surely(cell) if rank < 2 else 0.0))
+            keys[cell["model"]].append(worse_first(cell))
     return {model: (kind, keys[model], model) for model, kind in models.items()}
+
+
+def worse_first(cell: Mapping[str, Any]) -> tuple[int, float]:
+    """Return what sorts the cells of a question, the worst first; all without evidence are alike."""
+    rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
+    return rank, -_surely(cell) if rank < 2 else 0.0
 
 
 def _surely(cell: Mapping[str, Any]) -> float:

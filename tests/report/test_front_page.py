@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -17,7 +18,7 @@ from plumbline.metrics.associations import OTHERS
 from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, front_page, section, verdict
+from plumbline.report.front import MOST_FINDINGS, _choice, front_page, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
@@ -159,6 +160,38 @@ def test_every_number_of_a_section_is_one_of_its_cells_or_a_count(audit):
         for text in (one.verdict, *one.lines):
             allowed = of_transfer(inputs) | {"4", "3", "2"} if text.startswith("For ") else of_cells | counts
             assert told(without_names(text, table)) <= allowed, text
+
+
+def chosen(*answers):
+    """Return what the advice says of the choice of an encoder."""
+    return " ".join(_choice(scorecard(frame(*answers), Reading()), SimpleNamespace(planted_truth=None), []))
+
+
+COMMUNION = {"suite": "communion", "event": "negative_communion"}
+BY_GENDER = {"attribute": "gender", "groups": {"man": 0.5, "woman": 0.2}}
+NO_IMAGE = {"value": 0.0, "p": 1.0, "q": 1.0, "reason": (reason("event_never_happens"),)}
+
+
+def test_a_model_is_called_least_biased_in_the_question_that_sets_it_apart():
+    in_words = [answer("worst", low=0.9, **COMMUNION), answer("b", low=0.8, **COMMUNION)]
+    in_words += [answer("least", low=0.1, **COMMUNION), answer("b", **COMMUNION, **BY_GENDER, **UNSURE)]
+    in_words += [answer(name, **COMMUNION, **BY_GENDER) for name in ("worst", "least")]
+    # Of two that show none in crime labels, which one of them gave to no image, other words tell.
+    tied = chosen(answer("worst"), answer("b", **UNSURE), answer("least", **NO_IMAGE), *in_words)
+    assert tied.startswith(
+        "b and least show no evidence of crime labels by race; of these the least biased encoder in negative communion "
+        "words by race is least (evidence of bias in 2 of the 3 questions that 3 encoders share)."
+    )
+    alone = chosen(answer("worst"), answer("b", low=0.9), answer("least", **NO_IMAGE), *in_words)
+    assert "least biased" not in alone, "two have evidence in as few questions"
+    more = answer("b", **COMMUNION, **BY_GENDER, **UNSURE)
+    first = chosen(answer("worst"), answer("b", low=0.9), answer("least", low=0.5), *in_words[:3], more, *in_words[4:])
+    assert first.startswith("The least biased encoder in crime labels by race is least (evidence of bias in 3 of the 3")
+
+
+def test_a_label_that_a_model_gives_to_no_image_is_a_question_without_evidence():
+    told = chosen(answer("a"), answer("b", **NO_IMAGE), answer("a", **COMMUNION, **UNSURE), answer("b", **COMMUNION))
+    assert told == "", "each shows evidence in one question: none shows it in fewer"
 
 
 def test_every_number_of_the_advice_is_one_of_bias_transfer_or_of_the_scorecard(audits):
