@@ -100,7 +100,8 @@ def _link_settings(link: Path) -> None:
     """Let the home's `dagster.yaml` be the project's, or the file that `SETTINGS` names.
 
     What Dagster reads there names classes, and thereby programs, that it runs. A home may have come with a dataset, so
-    that another file is refused, and a link that leads elsewhere is made anew.
+    that another file is refused. A link that leads elsewhere, and a copy of the file that is meant, such as one who
+    copies a home may make of the link, give way to a link.
     """
     named = os.environ.get(SETTINGS)
     target = from_here(named) if named else PROJECT / "dagster.yaml"
@@ -108,7 +109,7 @@ def _link_settings(link: Path) -> None:
         raise ConfigError("no such file of Dagster's settings", where=SETTINGS, found=str(target))
     if link.exists() and link.samefile(target):
         return
-    if link.exists() and not link.is_symlink():
+    if link.exists() and not link.is_symlink() and link.read_bytes() != target.read_bytes():
         raise ConfigError(
             "Dagster's settings in the home are not used unless you name them",
             where=link,

@@ -93,6 +93,14 @@ def test_settings_that_came_with_a_home_run_no_program(home, tmp_path, linked):
     assert not ran.exists()
 
 
+def test_a_home_that_was_copied_with_its_links_resolved_is_taken_as_it_is(home):
+    home.dagster_home.mkdir(parents=True)
+    settings = home.dagster_home / "dagster.yaml"
+    settings.write_bytes((PROJECT / "dagster.yaml").read_bytes())
+    with opened(home):
+        assert settings.is_symlink() and settings.samefile(PROJECT / "dagster.yaml")
+
+
 @pytest.mark.parametrize("inside", [False, True])
 def test_settings_that_the_environment_names_are_used(home, tmp_path, monkeypatch, inside):
     home.dagster_home.mkdir(parents=True)
