@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import filecmp
 import json
 import os
 import time
@@ -109,7 +110,7 @@ def _link_settings(link: Path) -> None:
         raise ConfigError("no such file of Dagster's settings", where=SETTINGS, found=str(target))
     if link.exists() and link.samefile(target):
         return
-    if link.exists() and not link.is_symlink() and link.read_bytes() != target.read_bytes():
+    if link.exists() and not link.is_symlink() and not filecmp.cmp(link, target, shallow=False):
         raise ConfigError(
             "Dagster's settings in the home are not used unless you name them",
             where=link,
