@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -76,12 +77,19 @@ def wording_agreement(guesses: NDArray[np.str_], *, confidence: float = 0.95) ->
     Parameters
     ----------
     guesses : (w, n) str array
-        Of w wordings; nan of fewer than two. The interval is that of one pair: conservative for several.
+        Of w wordings; empty where an image was not asked in one, or its answer is of no class. Such an image counts in
+        the pairs of the others; without a pair it is left out. nan of fewer than two wordings. The interval is that of
+        one pair: conservative for several.
     """
-    pairs = [one == other for one, other in combinations(guesses, 2)]
+    pairs = list(combinations(guesses, 2))
     if not pairs:
         return Estimate(float("nan"), float("nan"), float("nan"), n=guesses.shape[1])
-    return _share(np.mean(pairs, axis=0), confidence)
+    both = np.array([(one != _UNKNOWN) & (other != _UNKNOWN) for one, other in pairs])
+    same = np.array([one == other for one, other in pairs]) & both
+    seen = both.any(axis=0)
+    if not seen.any():
+        return Estimate(float("nan"), float("nan"), float("nan"), n=0, reason=(reason("no_image_in_two_wordings"),))
+    return _share(same[:, seen].sum(axis=0) / both[:, seen].sum(axis=0), confidence)
 
 
 def _share(right: NDArray[np.float64], confidence: float) -> Estimate:
@@ -180,11 +188,12 @@ def sanity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             rows.append(common | {"statistic": CHANCE} | nothing.columns())
         if len(wordings) > 1:
             first = wordings[0]
-            known = np.all([one.labelled != _UNKNOWN for one in wordings], axis=0)
-            agreement = wording_agreement(
-                np.array([one.guessed[known] for one in wordings]), confidence=settings.confidence
-            )
-            common = base_row(cell, suite=first.suite.id, suite_hash=first.suite.hash, attribute=attribute)
+            answers = [np.where(one.labelled != _UNKNOWN, one.guessed, _UNKNOWN) for one in wordings]
+            agreement = wording_agreement(np.array(answers), confidence=settings.confidence)
+            # Of other wordings it is another number: what was asked beside changes it.
+            among = Counter(one.suite.id for one in wordings)
+            names = ", ".join(f"{suite} × {many}" if many > 1 else suite for suite, many in among.items())
+            common = base_row(cell, suite=first.suite.id, suite_hash=first.suite.hash, attribute=attribute, probe=names)
             of = {"metric": "wording_agreement", "definition": "mean_of_pairs"}
             rows.append(common | of | agreement.columns(reason("wordings_compared", wordings=len(wordings))))
     return metric_frame(flag_clustering(rows, cell.records))

@@ -406,11 +406,14 @@ def _without(cell: Cell, images: frozenset[str]) -> Cell:
 
 
 def _collected(cell: LanguageCell) -> LanguageCell:
-    """Return the cell with its answers in memory: they are read once, and not once for every unit."""
+    """Return the cell with its answers in memory: they are read once, and not once for every unit.
+
+    In one chunk: on many, the streaming engine of polars 2.1 ends in a panic where texts are filtered.
+    """
     return replace(
         cell,
-        generations=cell.generations.collect().lazy(),
-        scores=cell.scores.collect().lazy(),
+        generations=cell.generations.collect().rechunk().lazy(),
+        scores=cell.scores.collect().rechunk().lazy(),
         base_llm=None if cell.base_llm is None else _collected(cell.base_llm),
     )
 

@@ -25,6 +25,8 @@ from plumbline.statistics.multiplicity import q_values, widened_intervals
 from plumbline.statistics.power import required_p
 
 _PLACE = "place"
+_BY_ANY_READING = ("skew", "captions")
+"""Kinds of findings that another reading of the same question may tell."""
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -91,8 +93,13 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return findings with the number of models in which the same row is evidence, to either side.
 
-    Models that are too weak to interpret do not count.
+    Of a skew it is the reading that speaks of each model (`plumbline.report.disparity.Disparity.told`), as in the
+    scorecard. Models that are too weak to interpret do not count.
     """
+    any_reading: dict[tuple[str, ...], list[bool]] = {}
+    for finding in found:
+        if finding.topic[0] in _BY_ANY_READING and np.isfinite(finding.value):
+            any_reading.setdefault(finding.topic, []).append(finding.tone == "bias")
     level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
     table = table.join(too_weak(table), on=CELL, how="anti", nulls_equal=True)
     metrics = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
@@ -100,12 +107,13 @@ def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -
     none = pl.col("metric").replace_strict({name: value_without_difference(name) or 0.0 for name in metrics})
     side = pl.when(level < reading.significance).then((pl.col("value") - none).sign()).otherwise(0.0)
     sides = tested.group_by(QUESTION).agg(pl.col("model"), side.alias("side")).rows_by_key(QUESTION)
-    return [
-        replace(finding, company=_company(finding.model, *sides[finding.question][0]))
-        if finding.question in sides
-        else finding
-        for finding in found
-    ]
+
+    def counted(finding: Finding) -> Company | None:
+        if finding.topic in any_reading:
+            return Company(sum(any_reading[finding.topic]), len(any_reading[finding.topic]), 0)
+        return _company(finding.model, *sides[finding.question][0]) if finding.question in sides else None
+
+    return [replace(finding, company=counted(finding)) for finding in found]
 
 
 def _company(model: str, models: Sequence[str], sides: Sequence[float]) -> Company:

@@ -290,7 +290,7 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     of = f"{len(models)} {_PLURAL[kind]}"
     if worst["model"] in ranked and len(ranked) < len(models):
         of = f"{len(ranked)} {_PLURAL[kind]} asked on the same images"
-    first = f"{worst['model']} is the {clearly} of {of}: {how_far}"
+    first = f"In {topics([worst])}, {worst['model']} is the {clearly} of {of}: {how_far}"
     if worst["state"] == "measured":
         return [first, "No test says whether that is more than chance."]
     tested = _tested(where(card, question=worst["question"]))
@@ -584,8 +584,9 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     }
     evident = {model: [cell for cell in cells if cell["state"] == "evidence"] for model, cells in common.items()}
     order = sorted(evident, key=lambda model: len(evident[model]))
-    if not shared_questions or len(evident[order[0]]) == len(evident[order[-1]]):
-        return []
+    fewest, most = (len(evident[model]) for model in (order[0], order[-1])) if shared_questions else (0, 0)
+    if fewest == most:
+        return [_alike(evident, len(shared_questions))] if fewest else []
 
     def models_text(models: Sequence[str]) -> str:
         alone, still = len(models) == 1, evident[models[0]]
@@ -622,6 +623,17 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
     return [text + (more if beyond else "")]
+
+
+def _alike(evident: Mapping[str, Sequence[Mapping[str, Any]]], shared: int) -> str:
+    """Say that models show evidence in equally many of the questions that they share, and of a few models in which."""
+    each = len(next(iter(evident.values())))
+    few = len(evident) <= MOST_NAMED and each <= MOST_NAMED
+    named = f": {'; '.join(f'{model} in {topics(cells)}' for model, cells in evident.items())}" if few else ""
+    return (
+        f"Each of {len(evident)} encoders shows evidence of bias in {each} of the {shared} "
+        f"question{'' if shared == 1 else 's'} that they share{named}."
+    )
 
 
 class _Least(NamedTuple):

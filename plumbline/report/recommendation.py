@@ -172,6 +172,10 @@ def _unclear(one: Tried) -> list[Row]:
 
 
 def _detectable(rows: Sequence[Row]) -> str:
-    """Return in brackets which change of the first of some rows without evidence would have been found."""
-    known = [row for row in rows if detectable_change(row)][:1]
-    return "".join(f" (detectable: {detectable_change(row)} in {row_words(row)})" for row in known)
+    """Return in brackets the largest change of some rows without evidence that might have been missed.
+
+    Skews come first: a skew and a share are not comparable, and a skew is what gaps are told by.
+    """
+    known = [row for row in rows if detectable_change(row)]
+    largest = sorted(known, key=lambda row: (is_share(row), -or_nan(row["smallest_detectable"])))[:1]
+    return "".join(f" (detectable: {detectable_change(row)} in {row_words(row)})" for row in largest)

@@ -22,6 +22,11 @@ def test_accuracy_chance_and_agreement_by_hand():
     assert chance_accuracy(guessed, labelled) == 3 / 4 * 1 / 2 + 1 / 4 * 1 / 2
     agreement = wording_agreement(np.array([["a", "b", "c"], ["a", "b", "d"], ["a", "d", "d"]]))
     assert (agreement.value, agreement.n) == (pytest.approx((2 + 1 + 2) / 9), 3)
+    # The first two images were asked about in two wordings, the third in one, the last in none.
+    apart = wording_agreement(np.array([["a", "b", "", ""], ["a", "d", "c", ""], ["", "b", "", ""]]))
+    assert (apart.value, apart.n) == (pytest.approx((1 + 1 / 3) / 2), 2)
+    none = wording_agreement(np.array([["a", ""], ["", "b"]]))
+    assert np.isnan(none.value) and [each.code for each in none.reason] == ["no_image_in_two_wordings"]
     assert np.isnan(zero_shot_accuracy(guessed, np.full(5, "")).value) and np.isnan(
         chance_accuracy(guessed, np.full(5, ""))
     )
@@ -63,6 +68,7 @@ def test_rows_of_a_model_that_sees_and_of_one_that_does_not(cell, quick):
     assert chance == pytest.approx(0.5, abs=0.05)
     agreement = rows.filter(metric="wording_agreement")
     assert agreement["attribute"].to_list() == ["race"] and agreement["value"].item() > 0.8
+    assert agreement["probe"].item() == "crime, trident"
     blind = sanity_rows(seeing(cell, 0.0, seed=1), settings=quick).filter(
         metric="zero_shot_accuracy", statistic="estimate"
     )

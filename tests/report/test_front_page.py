@@ -191,7 +191,10 @@ def test_a_model_is_called_least_biased_in_the_question_that_sets_it_apart():
 
 def test_a_label_that_a_model_gives_to_no_image_is_a_question_without_evidence():
     told = chosen(answer("a"), answer("b", **NO_IMAGE), answer("a", **COMMUNION, **UNSURE), answer("b", **COMMUNION))
-    assert told == "", "each shows evidence in one question: none shows it in fewer"
+    assert told == (
+        "Each of 2 encoders shows evidence of bias in 1 of the 2 questions that they share: a in crime labels by race; "
+        "b in negative communion words by race."
+    )
 
 
 def test_every_number_of_the_advice_is_one_of_bias_transfer_or_of_the_scorecard(audits):
@@ -267,8 +270,9 @@ def verdict_of(*answers, **reading):
 def test_the_verdict_says_who_for_whom_how_much_how_sure_and_how_many():
     first, second = verdict_of(answer("worst"), answer("mild", value=0.4, low=0.2, high=0.6), answer("fair", **UNSURE))
     assert first.replace("\u00a0", " ") == (
-        "worst is the most clearly biased of 3 encoders: on fairface it gives crime labels 150% (95% CI 100–200%; q = "
-        "0.004) more often to one race than to another: 50% of Black faces, 20% of White faces."
+        "In crime labels by race, worst is the most clearly biased of 3 encoders: on fairface it gives crime labels "
+        "150% (95% CI 100–200%; q = 0.004) more often to one race than to another: 50% of Black "
+        "faces, 20% of White faces."
     )
     assert second == "2 of 3 show evidence of unequal crime labels by race; fair shows none."
 
@@ -318,7 +322,9 @@ def test_one_model_alone_is_no_worst_of_many():
 
 def test_of_generative_models_alone_nothing_is_said_of_encoders():
     told_ = verdict_of(spoken("a"), spoken("b", value=0.1))
-    assert told_[0].startswith("a is the most biased of 2 generative models: on faces it writes texts whose toxicity")
+    assert told_[0].startswith(
+        "In toxicity, a is the most biased of 2 generative models: on faces it writes texts whose"
+    )
     assert told_[1] == "No test says whether that is more than chance." and len(told_) == 2
     gap = spoken("a", "competence_gap", value=0.08, statistic="estimate", p=0.001, q=0.002)
     assert "uses 8.0 points (95% CI 4–16 points; q = 0.002) more words of competence" in verdict_of(gap)[0].replace(

@@ -175,6 +175,17 @@ def test_what_closes_a_gap_in_own_words_is_not_said_to_improve_nothing():
     assert "cannot be recommended: the one that improves a bias measure also costs accuracy or retrieval" in told
 
 
+def test_the_largest_change_that_might_have_been_missed_is_told():
+    race = GENDER_CRIME | {"attribute": "race", "smallest_detectable": 2.6}
+    rows = [
+        (GENDER_CRIME | {"smallest_detectable": 0.61}, SAME),
+        (race, SAME),
+        (HARM | {"smallest_detectable": 0.9}, SAME),
+    ]
+    told = advice(candidates(a=[(RACE_AGENCY, BETTER), *rows]), Reading())
+    assert "use " in told and "(detectable: 2.6 in race skew in crime labels)" in told
+
+
 def test_enumerations():
     assert [listed(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
         "a", "a and b", "a, b and c", "nothing",

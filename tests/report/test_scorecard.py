@@ -184,7 +184,7 @@ def test_where_pairs_are_left_out_max_skew_does_not_speak_though_it_is_evidence(
     card = scorecard(frame(spared, answer("mild", value=1.1, low=0.8, high=1.5)), Reading())
     assert asked_models(card) == ["spared", "mild"]
     assert cell(card, "spared")["definition"] == "smoothed"
-    assert verdict(card, Reading())[0].startswith("spared is the most clearly biased")
+    assert verdict(card, Reading())[0].startswith("In crime labels by race, spared is the most clearly biased")
 
 
 def _where_skew(changed):
@@ -259,7 +259,8 @@ def test_models_of_other_images_are_not_ranked_with_the_others():
     both = [*answer("worst", value=0.1, low=0.05, attribute="gender"), *elsewhere]
     assert not_ranked(scorecard(frame(answer("a"), answer("b"), both), Reading())) == [], "gender is asked on fairface"
     first, _ = verdict(card, Reading())
-    assert first.startswith("a is the most clearly biased of 2 encoders asked on the same images: on fairface")
+    said = "In crime labels by race, a is the most clearly biased of 2 encoders asked on the same images: on fairface"
+    assert first.startswith(said)
 
 
 def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
