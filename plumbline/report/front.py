@@ -32,6 +32,7 @@ from plumbline.report.recommendation import advice as mitigation_advice
 from plumbline.report.recommendation import first_to_try
 from plumbline.report.rows import defined, or_nan, where
 from plumbline.report.scorecard import (
+    NO_EVIDENCE,
     Kind,
     and_more,
     asked_models,
@@ -612,8 +613,8 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         largest = [cell for cell in evident[last] if _is_largest(cell, card)][:1]
         but = f" The largest gap in {topics(largest)} is its own, {value_text(largest[0])}." if largest else ""
         least = f"Apart from the control ({control[0]}), the least" if len(control) == 1 else "The least"
-        if least_biased.tied:
-            least = f"{listed(least_biased.tied)} show no evidence of {least_biased.before}; of these the least"
+        if least_biased.alike:
+            least = f"{least_biased.alike}; of these the least"
         text = (
             f"{least} biased encoder in {least_biased.question} is {last} (evidence of bias in "
             f"{len(evident[last])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
@@ -639,20 +640,19 @@ def _alike(evident: Mapping[str, Sequence[Mapping[str, Any]]], shared: int) -> s
 class _Least(NamedTuple):
     """The least biased of some models by the order of the scorecard, and the question that sets it apart.
 
-    `tied` are the models that are alike in all questions before, with it, and `before` the first of these questions in
-    which any model shows evidence; empty where no question stands before.
+    `alike` says which models, with it, are alike in the first question in which any model shows evidence; empty where
+    that question sets it apart.
     """
 
     model: str
     question: str
-    tied: list[str]
-    before: str
+    alike: str
 
 
 def _least_biased(card: pl.DataFrame, models: Sequence[str]) -> _Least | None:
     """Return which of some models is the least biased; None where no question sets one apart."""
     first = _first_with(card, "evidence", "encoder")[:1]
-    left, passed = list(models), False
+    left, alike_in = list(models), ""
     for question in asked_questions(card, "encoder"):
         if not question.of_bias or len(left) < 2:
             continue
@@ -660,8 +660,11 @@ def _least_biased(card: pl.DataFrame, models: Sequence[str]) -> _Least | None:
         keys = {model: worse_first(cells[model]) for model in left if model in cells}
         alike = [model for model in left if keys.get(model) == max(keys.values(), default=None)]
         if len(alike) == 1:
-            return _Least(alike[0], topics([cells[alike[0]]]), left if passed else [], topics(first))
-        left, passed = alike or left, passed or bool(first and first[0]["question"] == question.id)
+            return _Least(alike[0], topics([cells[alike[0]]]), f"{listed(left)} {alike_in}" if alike_in else "")
+        if first and first[0]["question"] == question.id and keys:
+            without = max(keys.values())[0] == NO_EVIDENCE
+            alike_in = f"{'show no evidence of bias' if without else 'are alike'} in {topics(first)}"
+        left = alike or left
     return None
 
 

@@ -808,10 +808,14 @@ def _worst_first(cells: Sequence[Mapping[str, Any]], models: Mapping[str, Kind])
     return {model: (kind, keys[model], model) for model, kind in models.items()}
 
 
+NO_EVIDENCE = 2
+"""Where a cell without evidence stands in its question: last."""
+
+
 def worse_first(cell: Mapping[str, Any]) -> tuple[int, float]:
     """Return what sorts the cells of a question, the worst first; all without evidence are alike."""
-    rank = {"evidence": 0, "measured": 1}.get(cell["state"], 2)
-    return rank, -_surely(cell) if rank < 2 else 0.0
+    rank = {"evidence": 0, "measured": 1}.get(cell["state"], NO_EVIDENCE)
+    return rank, -_surely(cell) if rank < NO_EVIDENCE else 0.0
 
 
 def _surely(cell: Mapping[str, Any]) -> float:

@@ -186,8 +186,8 @@ class Alternatives:
         if not beyond:
             return detectable
         least_p = _least_p(null if parity == 0 else -null, least_p)
-        known = (np.isfinite(value) or level < least_p for value, level in zip(detectable, LEVELS))  # type: ignore[arg-type]
-        return Detectable(*(value if told else None for value, told in zip(detectable, known)))
+        known = np.isfinite(np.array(detectable, np.float64)) | (np.array(LEVELS) < least_p)
+        return Detectable(*(value if is_known else None for value, is_known in zip(detectable, known)))
 
     def _rates(
         self, way: int, shifts: NDArray[np.float64], furthest: tuple[float, ...] | None = None
