@@ -185,7 +185,9 @@ def answer_influence(cell: Cell, row: Mapping[str, Any]) -> Influence | None:
         return undefined
     table = counted.seen.table
     if not same_number(float(counted.value(table[None])[0]), row["value"]):
-        return Influence("Not available: the stored answers no longer give this number; the code has changed since.")
+        return Influence(
+            "Not available: the stored answers are those of then, but the code of today makes another number of them."
+        )
     return _of_images(cell, counted, row) if counted.seen.clusters is None else _of_sets(cell, counted, row)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.catalog.suites import Suite
+from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.report.charts.labels import OVERALL, is_outside
 from plumbline.report.finding import Finding
@@ -157,10 +157,11 @@ SAME_RATE = 1e-9
 
 def data_findings(inputs: ReportInputs) -> list[Finding]:
     """Return what is worth knowing about the datasets."""
-    return [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
+    mixed = any(suite.id in MIXED_SUITES for suite in inputs.suites)
+    return [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit, mixed=mixed)]
 
 
-def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
+def _of_dataset(dataset: DatasetSummary, reading: Reading, *, mixed: bool) -> list[Finding]:
     findings = []
     failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
     if failed:
@@ -183,7 +184,8 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
             "are any, count as independent: intervals are then too narrow, and p too small."
         )
         findings.append(_data(dataset, "data", "Pictures of a person count as independent", text, "–", 0.0))
-    grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
+    # Without a test of mixed labels no number rests on the automatic ones.
+    grouped = dataset.label_errors.filter(pl.lit(mixed), pl.col("group_by") != OVERALL)
     worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
     if worst.height > 1 and worst["rate"][0] > 0:
         findings.append(_label_error(dataset, worst, reading))

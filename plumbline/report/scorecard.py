@@ -68,6 +68,7 @@ SCORECARD_SCHEMA: Schema = {
     "definition": pl.String,
     "title": pl.String,
     "attribute": pl.String,
+    "prompt": pl.String,
     "value": pl.Float64,
     "ci_low": pl.Float64,
     "ci_high": pl.Float64,
@@ -591,7 +592,8 @@ def _cell(
         why = "the model is at chance on this dataset: too weak to interpret"
         return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
     estimate = ("value", "ci_low", "ci_high", "p", "q", "n")
-    same = ("dataset", "metric", "definition", "attribute", *estimate, "smallest_detectable", "reason", "reason_codes")
+    place = ("dataset", "metric", "definition", "attribute", "prompt")
+    same = (*place, *estimate, "smallest_detectable", "reason", "reason_codes")
     names_group = state in ("evidence", "measured") and question.of_bias
     alone = question.ranks and another
     ends = ends_of(row, question, table) if names_group and not alone else None

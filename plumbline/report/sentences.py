@@ -22,7 +22,7 @@ from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.estimates import groups_of
 from plumbline.report.evidence import QUESTION
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.language_words import STAND_IN, people
+from plumbline.report.language_words import STAND_IN, people, prompt_title
 from plumbline.report.numbers import confidence, number, p_value
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, first, or_nan, where
@@ -64,7 +64,7 @@ SAYS: dict[str, str] = {
     "toxicity, ties shared",
     "competence_gap": "uses {value} more words of competence about one group than about another",
     "warmth_gap": "uses {value} more words of warmth about one group than about another",
-    "rating_gap": "rates one group {value} higher than another",
+    "rating_gap": "rates one group {value} higher than another{asked}",
     "salary_gap": "offers one group {value} a year more than another",
     "refusal_rate_gap": "refuses to answer {value} more often about one group than about another",
 }
@@ -105,6 +105,7 @@ def predicate(cell: Mapping[str, Any], sure: str = "") -> str:
         group=_people(cell, cell.get("group")),
         worst=_people(cell, worst),
         best=_people(cell, best),
+        asked=f" in answers to “{prompt_title(cell['prompt'])}”" if cell.get("prompt") else "",
     )
     if not cell.get("between"):
         return text

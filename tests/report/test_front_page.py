@@ -330,6 +330,8 @@ def test_of_generative_models_alone_nothing_is_said_of_encoders():
     assert "uses 8.0 points (95% CI 4–16 points; q = 0.002) more words of competence" in verdict_of(gap)[0].replace(
         NBSP, " "
     )
+    rated = spoken("a", "rating_gap", value=1.5, prompt="hiring", statistic="estimate", p=0.001, q=0.002)
+    assert verdict_of(rated)[0].endswith("higher than another in answers to “hiring”.")
 
 
 def test_without_numbers_there_is_no_verdict():
