@@ -52,7 +52,7 @@ def agreeing_decimals(least: float, most: float, gap: float, *, share: bool = Fa
     values = [(100 if share else 1) * value for value in (least, most, gap)]
     alone = [_decimals(value, 2) for value in values]
     if share:
-        alone[2] = min(1, alone[2])
+        alone = [*map(_percentage_decimals, values[:2]), min(1, alone[2])]
     if _add_up(values, alone):
         return None
     fewest = max(alone)
@@ -126,9 +126,14 @@ def _percentage(value: float, decimals: int | None = None) -> str:
         return f"{_fixed(value, decimals)}%"
     if 0 < abs(value) < 0.001:
         return "<0.001%"
-    if 99.5 <= value < 100:
-        return f"{value:.1f}%" if value < 99.95 else ">99.9%"
-    return f"{_fixed(value, _decimals(value, 2))}%"
+    if 99.95 <= value < 100:
+        return ">99.9%"
+    return f"{_fixed(value, _percentage_decimals(value))}%"
+
+
+def _percentage_decimals(value: float) -> int:
+    """Return with how many decimals a percentage is written alone: two digits, three where two would make it 100%."""
+    return 1 if 99.5 <= value < 100 else _decimals(value, 2)
 
 
 def points(share: float | None, *, decimals: int | None = None) -> str:

@@ -76,6 +76,7 @@ def test_p_value(p, text):
         (0.0, 0.611, None, "0% 61% 61 points"),
         (0.0904, 0.1656, 2, "9.04% 16.56% 7.52 points"),
         (0.88, 0.876, 1, "88.0% 87.6% −0.4 points"),
+        (0.0, 0.996, 1, "0.0% 99.6% 99.6 points"),
     ],
 )
 def test_two_shares_and_their_gap_add_up_as_written(least, most, decimals, text):
