@@ -73,6 +73,9 @@ _LEFT_OVER = (
 )  # fmt: skip
 _LEFT_OVER_VOCABULARIES = ("vocab_file", "merges_file")
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
+# A name of a timm model may begin with where another configuration of it lies. These keys hold such names today.
+_NAMES_OF_TIMM = ("architecture", "backbone")
+_SOURCES_OF_TIMM = ("local-dir:", "hf-hub:", "hf_hub:")
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
 _LAYERS = (
     "layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "depth", "depths",
@@ -327,9 +330,10 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     hint=f"take `{key}` out of {path.name}",
                 )
             loads = [name for name, of in _pairs(value) if name in _LOADS and of not in _NOTHING]
-            if (key in _OF_TIMM and loads) or (key == "architecture" and ":" in str(value)):
+            elsewhere = str(value).lower().startswith(_SOURCES_OF_TIMM) or (key in _NAMES_OF_TIMM and ":" in str(value))
+            if (key in _OF_TIMM and loads) or elsewhere:
                 raise CheckpointError(
-                    "this checkpoint asks for weights in another file, and only its own are loaded",
+                    "this checkpoint asks for a model in another file, and only its own files are read",
                     where=path,
                     found=f"{key}: {', '.join(loads) or value}",
                     expected="arguments that say the architecture alone",

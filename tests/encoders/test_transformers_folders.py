@@ -166,9 +166,11 @@ def test_code_is_found_as_deep_as_json_is_read(folder):
     ("key", "value", "what"),
     [
         ("audio_tokenizer", {"audio_tokenizer_class": "AutoModel"}, "another checkpoint"),
-        ("model_args", {"checkpoint_path": "/elsewhere/side.pt"}, "weights in another file"),
-        ("backbone_kwargs", {"pretrained_cfg": {"file": "side.pt"}}, "weights in another file"),
-        ("architecture", "hf-hub:someone/model", "weights in another file"),
+        ("model_args", {"checkpoint_path": "/elsewhere/side.pt"}, "a model in another file"),
+        ("backbone_kwargs", {"pretrained_cfg": {"file": "side.pt"}}, "a model in another file"),
+        ("architecture", "hf-hub:someone/model", "a model in another file"),
+        ("backbone", "local-dir:/elsewhere", "a model in another file"),
+        ("some_name_of_tomorrow", "Local-Dir:elsewhere", "a model in another file"),
     ],
 )
 @pytest.mark.parametrize("name", ["config.json", "processor_config.json"])
