@@ -137,6 +137,7 @@ def _dataset(workspace: Workspace, dataset: str, asked: Sequence[Suite]) -> Data
         reader=entry.reader,
         listed=committed.details["listed"],
         accepted=committed.rows,
+        images=records["image_id"].n_unique(),
         digest=committed.details["dataset_digest"],
         quarantined=lake.read_table("quarantine", partition=dataset),
         without_group=with_groups_left(pl.DataFrame(committed.details["ungrouped"], schema=UNGROUPED_SCHEMA), records),

@@ -85,7 +85,7 @@ def _instance(workspace: Workspace) -> dg.DagsterInstance:
             "Dagster's settings cannot be used",
             where=workspace.dagster_home / "dagster.yaml",
             found=_settings_error(error),
-            hint="mend the file, or set the environment's variable that it names; docs/scale.md shows a whole one",
+            hint="mend the file, or set the environment's variable that it names; docs/scale.md shows that of a store",
         ) from error
 
 

@@ -42,7 +42,9 @@ class WatchedCheckpoints:
     def summary(self) -> str:
         """Return it in words."""
         lines = [f"{name} is audited now" for name in self.added]
-        lines += [f"{visible(name)} is not audited: {visible(why)}" for name, why in self.refused.items()]
+        # On one line: an escaped end of a line in a refusal is hard to read.
+        whys = {name: "; ".join(part.strip() for part in why.splitlines()) for name, why in self.refused.items()}
+        lines += [f"{visible(name)} is not audited: {visible(why)}" for name, why in whys.items()]
         return "; ".join(lines) or f"{len(self.checkpoints)} checkpoint(s), all known"
 
 

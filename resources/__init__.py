@@ -1,1 +1,1 @@
-"""What touches the world: the lake, encoders on a device, tracking."""
+"""What touches the world: the store, encoders on a device, endpoints, downloads, data checks, tracking."""

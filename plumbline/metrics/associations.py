@@ -114,7 +114,9 @@ def sc_weat(
     """Return the single-category word embedding association test of every column.
 
     s(x, A, B) = mean over A of cos(x, a) - mean over B of cos(x, b) (eq. 2); es = s / sd of cos(x, z) over all z in A
-    and B (eq. 4). `category` has the means of both over the columns (eqs. 3 and 5); its test is of the mean s (eq. 6).
+    and B (eq. 4). `category` has the means of both over the columns (eqs. 3 and 5). Its studentised test is of the mean
+    es, which may have another sign than the mean s where words vary unequally; with `raw_means` it is the paper's, of
+    the mean s (eq. 6).
 
     Parameters
     ----------
@@ -170,7 +172,8 @@ def sc_weat(
         category = Association(np.nan, np.nan, np.nan, False, empty)
         return Associations(nothing, nothing, nothing, False, category, empty)
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
-    with_mean = np.column_stack([columns, columns.mean(axis=1)])
+    of_mean = columns if test == "raw_means" else _in_deviations(columns)
+    with_mean = np.column_stack([columns, of_mean.mean(axis=1)])
     raw = slice(None) if test == "raw_means" else slice(0)
     if is_exact(members):
         tests = exact_partition_test(with_mean, members, raw=raw)
@@ -207,6 +210,19 @@ def column_spread(columns: NDArray[np.float64], *, ddof: int = 0) -> NDArray[np.
     if len(columns) <= ddof:
         return np.full(columns.shape[1], np.nan)
     return np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0, ddof=ddof), np.nan)
+
+
+def _in_deviations(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return columns (n, m) over their standard deviations; 0 without variation.
+
+    Every partition of the images leaves these as they are, so that a test of a mean of such columns is one of the mean
+    effect size.
+    """
+    return columns * _per_deviation(column_spread(columns))
+
+
+def _per_deviation(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(1, spread, out=np.zeros_like(spread), where=~np.isnan(spread))
 
 
 def _checked(
@@ -530,11 +546,13 @@ def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, sett
     columns = perception.cosine if labelled.all() else perception.cosine[labelled]
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
-    # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
-    mixtures = np.column_stack([*perception.dimensions.values(), scales])
+    # A dimension is a column of its own: the words of one pole minus those of the other, image by image. So is the
+    # mean effect size of a scale: the mean of its words, each over its standard deviation.
+    in_deviations = scales * _per_deviation(column_spread(columns))[:, None]
+    mixtures = np.column_stack([*perception.dimensions.values(), scales, in_deviations])
     tested = np.column_stack([columns, columns @ mixtures])
-    permuted = _partition_tests(tested, contrasts, settings, mixtures)
-    with_dimensions = tested[:, : tested.shape[1] - scales.shape[1]]
+    permuted = _partition_tests(tested, contrasts, settings, mixtures, of_scales=scales.shape[1])
+    with_dimensions = tested[:, : columns.shape[1] + len(perception.dimensions)]
     spread = column_spread(with_dimensions)
     category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
@@ -556,16 +574,24 @@ def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, sett
 
 
 def _partition_tests(
-    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings, mixtures: NDArray[np.float64]
+    columns: NDArray[np.float64],
+    contrasts: list[Contrast],
+    settings: MetricSettings,
+    mixtures: NDArray[np.float64],
+    *,
+    of_scales: int,
 ) -> list[PartitionTests]:
     """Compare the words, dimensions and scales of every contrast with other partitions of the same sizes.
 
     Parameters
     ----------
     mixtures : (w, e) float64
-        Weights of the words in dimensions and scales, the last e columns, of which raw means are tested too.
+        Weights of the words in dimensions, scales, and scales in standard deviations: the last e columns. Of dimensions
+        and scales raw means are tested too.
+    of_scales : int
+        How many scales there are.
     """
-    raw = slice(len(mixtures), None)
+    raw = slice(len(mixtures), columns.shape[1] - of_scales)
     tests: dict[str, PartitionTests] = {}
     sampled: list[Contrast] = []
     for contrast in contrasts:
@@ -586,9 +612,10 @@ def _contrast_columns(
 ) -> Iterator[dict[str, Any]]:
     """Give the columns of the rows of one contrast: words, then scales, then dimensions.
 
-    Columns were tested in the order of words, dimensions, scales; the raw means of the words were not.
+    Columns were tested in the order of words, dimensions, scales, scales in standard deviations; the raw means of
+    dimensions and scales alone.
     """
-    greater, two_sided = tests.studentised.p_values(), tests.studentised.p_values("two-sided")
+    greater, two_sided = both = tests.studentised.p_values(), tests.studentised.p_values("two-sided")
     raw, strict = tests.raw.p_values(), tests.raw.p_values(strict=True)
     words, dimensions = len(perception.words), len(perception.dimensions)
 
@@ -602,17 +629,18 @@ def _contrast_columns(
     factor = float(np.sqrt(n / (n - 1)))
     for i, scale in enumerate(perception.scales):
         effect, statistic, place = estimates.mean_effect_size[i], estimates.mean_statistic[i], words + dimensions + i
+        of_effect = [p[place + len(perception.scales)] for p in both]
         ends = {name: getattr(effect, name) * factor for name in ("value", "ci_low", "ci_high")}
         rows = [
-            tested("sc_weat_effect", "studentised", effect, greater[place]),
-            tested("sc_weat_effect", "ddof_0", replace(effect, **ends), greater[place]),
+            tested("sc_weat_effect", "studentised", effect, of_effect[0]),
+            tested("sc_weat_effect", "ddof_0", replace(effect, **ends), of_effect[0]),
             tested("sc_weat_effect", "raw_means", effect, raw[place - words]),
             tested("sc_weat_effect", "strict", effect, strict[place - words]),
-            tested("sc_weat_effect", "two_sided", effect, two_sided[place]),
+            tested("sc_weat_effect", "two_sided", effect, of_effect[1]),
             tested("sc_weat_statistic", "studentised", statistic, greater[place]),
         ]
         if clustered:
-            rows.append(tested("sc_weat_effect", "cluster_t", effect, statistic.p))
+            rows.append(tested("sc_weat_effect", "cluster_t", effect, effect.p))
         yield from (row | {"event": scale} for row in rows)
     for i, dimension in enumerate(perception.dimensions):
         effect, place = estimates.effect_size[words + i], words + i

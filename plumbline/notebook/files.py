@@ -370,6 +370,7 @@ def _described(audit: AuditFile, dataset: str, data: _Data, asked: Iterable[str]
         reader=entry.reader,
         listed=ingested.listed,
         accepted=ingested.records.height,
+        images=ingested.records["image_id"].n_unique(),
         digest=data.digest,
         quarantined=ingested.quarantine,
         without_group=with_groups_left(ingested.ungrouped, ingested.records),

@@ -170,11 +170,8 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading, *, mixed: bool) -> li
     if dataset.quarantined.height:
         codes = dataset.quarantined["code"].value_counts().sort(["count", "code"], descending=[True, False])
         reasons = ", ".join(f"{row['code']} ({row['count']})" for row in codes.head(5).to_dicts())
-        text = (
-            f"{dataset.id}: {count(dataset.quarantined.height)} of {count(dataset.listed)} listed images were "
-            f"quarantined and are in no number: {reasons}."
-        )
-        rows = dataset.quarantined.height
+        rows, listed_rows = dataset.quarantined.height, f"{count(dataset.listed)} listed {dataset.rows_are}"
+        text = f"{dataset.id}: {count(rows)} of {listed_rows} were quarantined and are in no number: {reasons}."
         findings.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
     if dataset.without_group.height:
         findings.append(_without_group(dataset))
@@ -187,7 +184,7 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading, *, mixed: bool) -> li
     # Without a test of mixed labels no number rests on the automatic ones.
     grouped = dataset.label_errors.filter(pl.lit(mixed), pl.col("group_by") != OVERALL)
     worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
-    if worst.height > 1 and worst["rate"][0] > 0:
+    if worst.height and worst["rate"][0] > where(worst, group_by=worst["group_by"][0])["rate"][-1]:
         findings.append(_label_error(dataset, worst, reading))
     return findings
 
@@ -203,7 +200,8 @@ def _without_group(dataset: DatasetSummary) -> Finding:
         parts.append(f"{count(lost)} have no group of {attribute} ({reasons})")
         alone += [attribute] * (rows["groups"][0] < 2)
         most = max(most, lost)
-    text = f"{dataset.id}: of {count(dataset.accepted)} images {', '.join(parts)}: they are in no number by it."
+    rows = f"{count(dataset.accepted)} {dataset.rows_are}"
+    text = f"{dataset.id}: of {rows} {', '.join(parts)}: they are in no number by it."
     if alone:
         text += f" Nothing is compared by {listed(alone)}: fewer than two groups are left."
     # What an audit was to compare and did not is more than a gap in its labels.

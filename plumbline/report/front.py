@@ -680,7 +680,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
     if inputs.lvlms:
         answers = count(sum(one.rows for one in inputs.lvlms))
         models.append(f"{_counted(len(inputs.lvlms), 'generative model')} with {answers} answers")
-    images = sum(dataset.accepted for dataset in inputs.datasets)
+    images = sum(dataset.images for dataset in inputs.datasets)
     refused = sum(dataset.quarantined.height for dataset in inputs.datasets)
     datasets = f"{_counted(len(inputs.datasets), 'dataset')} with {_counted(images, 'image')}"
     lines = [f"{listed(models)}.", f"{datasets}; {_counted(refused, 'refused file')}."]

@@ -80,7 +80,10 @@ class DatasetSummary:
     Attributes
     ----------
     listed, accepted : int
-        Images the index or folder lists, and those that were accepted; the rest is in `quarantined`.
+        Rows the index or folder lists, and those that were accepted; the rest is in `quarantined`. A row is an image,
+        or one of its captions or scenes.
+    images : int
+        Different images among the accepted rows.
     quarantined, without_group, label_shares, label_errors, checks : DataFrame
         Columns of `QUARANTINE_SCHEMA`, `WITHOUT_GROUP_SCHEMA`, `LABEL_SHARES_SCHEMA`, `LABEL_ERRORS_SCHEMA`,
         `CHECKS_SCHEMA`.
@@ -96,6 +99,7 @@ class DatasetSummary:
     reader: str
     listed: int
     accepted: int
+    images: int
     digest: str
     quarantined: pl.DataFrame = field(default_factory=lambda: _empty(QUARANTINE_SCHEMA))
     without_group: pl.DataFrame = field(default_factory=lambda: _empty(WITHOUT_GROUP_SCHEMA))
@@ -113,6 +117,11 @@ class DatasetSummary:
         _require(self.label_shares, LABEL_SHARES_SCHEMA, what="label_shares")
         _require(self.label_errors, LABEL_ERRORS_SCHEMA, what="label_errors")
         _require(self.checks, CHECKS_SCHEMA, what="checks")
+
+    @property
+    def rows_are(self) -> str:
+        """Return what its rows are, for a sentence: images, or rows where an image has several."""
+        return "images" if self.images == self.accepted else "rows"
 
 
 @dataclass(frozen=True)

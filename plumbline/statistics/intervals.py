@@ -148,11 +148,13 @@ def bca_array(
     low, high = drawn.quantiles(*(ndtr(bias + z / (1 - accel * z)) for z in shifted))
     p = None
     if null is not None:
-        least = 0.5 / np.maximum(drawn.kept, 1)
-        shift = ndtri(np.clip(drawn.share_below(np.full(center.shape, null)), least, 1 - least)) - bias
+        least, share = 0.5 / np.maximum(drawn.kept, 1), drawn.share_below(np.full(center.shape, null))
+        shift = ndtri(np.clip(share, least, 1 - least)) - bias
         # Inverse of BCa's map from level to quantile; beyond its pole no level reaches the null value.
         stretch = 1 + accel * shift
         tail = ndtr(-np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias))
+        # The ends are replicates: where none reaches the null value, neither does the interval of any level.
+        tail = np.where((share > 0) & (share < 1), tail, 0.0)
         p = np.where(drawn.usable, np.maximum(2 * tail, 1 / (drawn.kept + 1)), np.nan)
     return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~straddles))
 

@@ -54,8 +54,8 @@ def test_sets_widen_the_intervals_to_what_the_sets_tell(make_cell, quick):
     tested = association_rows(grouped, settings=quick).filter(definition="cluster_t")
     assert set(tested["metric"]) == {"sc_weat_effect", "weat_effect"} and tested.height == (1 + 7) * (8 + 3)
     row = one(tested, metric="sc_weat_effect", attribute="gender", event="warmth")
-    error = (plain["ci_high"] - plain["ci_low"]) / 2 / stats.t.ppf(0.975, 95)
-    assert row["p"] == pytest.approx(2 * stats.t.sf(abs(plain["value"]) / error, 95), rel=0.02)
+    error = (row["ci_high"] - row["ci_low"]) / 2 / stats.t.ppf(0.975, 95)
+    assert row["p"] == pytest.approx(2 * stats.t.sf(abs(row["value"]) / error, 95), rel=0.02)
     assert association_rows(cell, settings=quick).filter(definition="cluster_t").height == 0
     few = records.with_columns(set_id=pl.format("s{}", pl.int_range(pl.len()) % 7))
     noted = association_rows(replace(grouped, records=few), settings=quick)

@@ -66,8 +66,9 @@ STATISTICS = {"studentised": welch, "raw_means": mean_difference}
 
 
 def slow_sc_weat(columns, in_a, masks, test):
-    """Return (m + 1,) p-values the obvious way: the words, and their mean."""
-    columns = np.column_stack([columns, columns.mean(axis=1)])
+    """Return (m + 1,) p-values the obvious way: the words, and the mean of their effect sizes, or of s as the paper."""
+    of_mean = columns if test == "raw_means" else columns / columns.std(axis=0)
+    columns = np.column_stack([columns, of_mean.mean(axis=1)])
     p = []
     for column in columns.T:
         observed = STATISTICS[test](column[in_a], column[~in_a], 0)
@@ -166,12 +167,28 @@ def test_the_category_is_the_mean_over_the_words():
     columns = rng(7).normal(size=(500, 4))
     in_a = np.arange(500) % 3 == 0
     found = sc_weat(columns, in_a, permutations=3000, seed=rng(1))
-    alone = sc_weat(columns.mean(axis=1, keepdims=True), in_a, permutations=3000, seed=rng(1))
+    in_deviations = columns / columns.std(axis=0, ddof=1)
+    alone = sc_weat(in_deviations.mean(axis=1, keepdims=True), in_a, permutations=3000, seed=rng(1))
     assert found.category.statistic == pytest.approx(found.statistic.mean(), rel=1e-12)
     assert found.category.effect_size == pytest.approx(found.effect_size.mean(), rel=1e-12)
+    assert found.category.effect_size == pytest.approx(alone.statistic[0], rel=1e-12)
     assert found.category.p_value == alone.p_value[0]
+    raw = sc_weat(columns, in_a, permutations=3000, seed=rng(1), test="raw_means").category
+    of_mean = sc_weat(columns.mean(axis=1)[:, None], in_a, permutations=3000, seed=rng(1), test="raw_means")
+    assert raw.p_value == of_mean.p_value[0] != found.category.p_value
     spread = columns.std(axis=0, ddof=1)
     np.testing.assert_allclose(found.effect_size, found.statistic / spread, rtol=1e-12)
+
+
+def test_p_of_a_category_is_of_its_effect_size_and_not_of_its_mean_difference():
+    draws, in_a = rng(3), np.arange(400) < 200
+    quiet = 0.01 * draws.normal(size=(400, 5)) + 0.006 * in_a[:, None]
+    loud = 0.3 * draws.normal(size=(400, 1)) - 0.12 * in_a[:, None]
+    found = sc_weat(np.hstack([quiet, loud]), in_a, permutations=2000, seed=rng())
+    assert found.category.statistic < 0 < 0.3 < found.category.effect_size
+    assert found.category.p_value < 0.01, "five of six words lie closer to A"
+    raw = sc_weat(np.hstack([quiet, loud]), in_a, permutations=2000, seed=rng(), test="raw_means")
+    assert raw.category.p_value > 0.9, "the paper's test is of the mean difference"
 
 
 def test_one_image_a_group_and_none():

@@ -13,8 +13,15 @@ from plumbline.catalog.suites import ZeroShotSettings, all_suites, zero_shot_sui
 from plumbline.errors import ConfigError
 from plumbline.metrics import Cell, MetricSettings
 from plumbline.metrics.registry import FAMILIES
+from plumbline.report.sentences import OF_METRIC, SAYS
 
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe"]
+
+
+def test_what_a_finding_says_has_a_unit_and_groups():
+    assert not set(SAYS) - set(OF_METRIC), (
+        "a metric of SAYS needs a question in OF_METRIC (plumbline/report/sentences.py)"
+    )
 
 
 @pytest.fixture(scope="module")

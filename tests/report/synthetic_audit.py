@@ -33,6 +33,7 @@ def dataset_summary(name, *, hostile=()):
         reader="fairface" if fairface else "utkface",
         listed=2100 + len(refused),
         accepted=2100,
+        images=2100,
         digest="d" * 64,
         quarantined=quarantined,
         label_shares=pl.DataFrame(

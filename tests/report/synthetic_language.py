@@ -260,7 +260,9 @@ def language_inputs(models=MODELS, scorers=(OFFLINE,), *, datasets=(FACES,), pla
             code_version="0.1.0", seed=1, resamples=1000,
         ),
         datasets=tuple(
-            DatasetSummary(id=d, reader="socialcounterfactuals", listed=9, accepted=9, digest="d" * 64, planted=planted)
+            DatasetSummary(
+                id=d, reader="socialcounterfactuals", listed=9, accepted=9, images=9, digest="d" * 64, planted=planted
+            )
             for d in datasets
         ),
         encoders=(),

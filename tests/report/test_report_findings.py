@@ -14,10 +14,11 @@ from plumbline.catalog.suites import load_suite
 from plumbline.datasets.grouping import WITHOUT_GROUP_SCHEMA
 from plumbline.errors import MetricError
 from plumbline.reasons import reason
-from plumbline.report import Reading, findings, findings_table, headlines
+from plumbline.report import Reading, findings, findings_table, headlines, render
 from plumbline.report.data import data_findings, dataset_notes, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
 from plumbline.report.findings import adjusted_text, as_picked, headline_findings, picked_findings
+from plumbline.report.front import audited
 from plumbline.report.numbers import interval
 from plumbline.report.sentences import in_sentences
 from plumbline.report.vocabulary import sentence_start
@@ -213,6 +214,20 @@ def test_data_findings_name_failed_checks_quarantine_and_label_errors(inputs):
     assert "gender labels are wrong" not in told, "no number rests on automatic labels"
     mixed = data_findings(replace(inputs, suites=(*inputs.suites, load_suite("trident_composite", classes="fairface"))))
     assert any("East Asian: 5.0%" in finding.sentence for finding in mixed)
+    alike = replace(inputs.datasets[0], label_errors=inputs.datasets[0].label_errors.with_columns(rate=pl.lit(0.03)))
+    mixed = data_findings(
+        replace(inputs, datasets=(alike,), suites=(load_suite("trident_composite", classes="fairface"),))
+    )
+    assert not any("gender labels are wrong" in finding.sentence for finding in mixed), "no group has more errors"
+
+
+def test_an_image_with_several_captions_is_one_image(inputs):
+    captions = replace(inputs.datasets[0], id="captions", listed=846, accepted=840, images=420)
+    several = replace(inputs, datasets=(captions, inputs.datasets[1]))
+    line = audited(several, inputs.audit)[1].replace("\u00a0", " ")
+    assert line.startswith(f"2 datasets with {420 + inputs.datasets[1].images:,} images;")
+    page = render(crime_rows(), several)
+    assert "840 of 846 listed rows were accepted, of 420 images" in page
 
 
 def test_planted_coverage_counts_what_the_intervals_cover():

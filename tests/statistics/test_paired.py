@@ -170,6 +170,14 @@ def test_p_is_the_level_at_which_the_interval_reaches(acceleration):
             assert min(abs(ends.ci_low - null), abs(ends.ci_high - null)) < 0.02
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_p_is_small_where_no_replicate_reaches_the_null_value_however_biased_they_are(sign):
+    replicates = 2.0 + np.random.default_rng(0).gamma(2.0, 2.0, size=2000)
+    estimate = float(np.quantile(replicates, 0.25))  # z0 = -0.67
+    found = bca(sign * estimate, sign * replicates, acceleration=sign * -0.14, null=0.0)
+    assert min(sign * found.ci_low, sign * found.ci_high) > 1.9 and found.p == pytest.approx(1 / 2001)
+
+
 def test_p_is_never_0_and_nan_where_there_is_no_interval():
     replicates = np.random.default_rng(0).normal(5, 1, size=999)
     assert bca(5.0, replicates, acceleration=0.0, null=-9.0).p == pytest.approx(1e-3, rel=0.02)
