@@ -200,8 +200,8 @@ def _without_group(dataset: DatasetSummary) -> Finding:
         parts.append(f"{count(lost)} have no group of {attribute} ({reasons})")
         alone += [attribute] * (rows["groups"][0] < 2)
         most = max(most, lost)
-    rows = f"{count(dataset.accepted)} {dataset.rows_are}"
-    text = f"{dataset.id}: of {rows} {', '.join(parts)}: they are in no number by it."
+    of_all = f"{count(dataset.accepted)} {dataset.rows_are}"
+    text = f"{dataset.id}: of {of_all} {', '.join(parts)}: they are in no number by it."
     if alone:
         text += f" Nothing is compared by {listed(alone)}: fewer than two groups are left."
     # What an audit was to compare and did not is more than a gap in its labels.
