@@ -36,7 +36,7 @@ def dataset_listing(inputs: ReportInputs) -> Listing:
             count(dataset.listed),
             count(dataset.accepted),
             count(dataset.quarantined.height),
-            f"{dataset.checks['passed'].sum()} of {dataset.checks.height}" if dataset.checks.height else "none run",
+            dataset.checks_in_words if dataset.checks.height else "none run",
             short_digest(dataset.digest),
         )
         for dataset in inputs.datasets

@@ -28,6 +28,8 @@ LABEL_ERRORS_SCHEMA: Schema = {
     "ci_high": pl.Float64,
 }
 NOTHING_DECLARED = "nothing is declared of it, so that nothing was checked"
+NOT_CHECKED = "not checked: "
+"""Begins what a check observed that had nothing to look at, before the reason; it passes, and is not counted."""
 """What a check has observed that the audit file gives nothing to check."""
 CHECKS_SCHEMA: Schema = {
     "check": pl.String,
@@ -122,6 +124,14 @@ class DatasetSummary:
     def rows_are(self) -> str:
         """Return what its rows are, for a sentence: images, or rows where an image has several."""
         return "images" if self.images == self.accepted else "rows"
+
+    @property
+    def checks_in_words(self) -> str:
+        """Return how many checks passed, of those that had something to look at, and how many had not."""
+        observed = self.checks["observed"].fill_null("")
+        made = self.checks.filter((observed != NOTHING_DECLARED) & ~observed.str.starts_with(NOT_CHECKED))
+        text, without = f"{made['passed'].sum()} of {made.height}", self.checks.height - made.height
+        return f"{text}; {without} had nothing to check" if without else text
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from plumbline.reasons import reason
 from plumbline.report import AbsentCell, ReportInputs, render
 from plumbline.report.data import provenance_listing
 from plumbline.report.html import explanations_folder
-from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA
+from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA, NOT_CHECKED
 
 FEW = (GRID[0],)
 HOSTILE = (
@@ -239,7 +239,11 @@ def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_ch
     assert ("Label balance" in data) == (refused.label_shares.height > 0)
     listed = section(made, "absent")
     assert listed.count("failed its check gender balance") == len(inputs.models)
-    assert "1 of 2 checks passed" in data and "failed: gender balance" in data
+    assert 'Checks passed: 1 of 2; <strong class="fail">failed: gender balance' in data
+    unmade = refused.checks.head(1).with_columns(passed=pl.lit(True), observed=pl.lit(f"{NOT_CHECKED}no group"))
+    idle = replace(refused, checks=pl.concat([refused.checks, unmade]))
+    data = section(render(own, replace(inputs, datasets=(idle,), absent=absent, planted_truth=truth)), "data")
+    assert "Checks passed: 1 of 2; 1 had nothing to check;" in data and ">not checked<" in data
 
 
 TRIDENT = ("trident", "trident_mixed", "trident_composite")
