@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from distributed import Client
 from homes import make_home
 from upath import UPath
 
@@ -23,6 +24,7 @@ STATISTICS = {"resamples": 500, "permutations": 500}
 DEFAULT = yaml.safe_load((PROJECT / "audit.yaml").read_text("utf-8"))
 LONGEST_S = 5400
 """A step on a worker starts a process of its own: the default audit has some five hundred."""
+LONGEST_START_S = 300
 
 
 def snippet(language: str, holding: str) -> str:
@@ -51,6 +53,9 @@ def cluster(monkeypatch, tmp_path):
             with (tmp_path / f"dask-{len(started)}.log").open("w") as log:
                 process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log)
             started.append(process)
+        # An audit refuses a cluster whose workers are not there yet.
+        with Client(f"tcp://127.0.0.1:{port}", timeout=LONGEST_START_S) as client:
+            client.wait_for_workers(len(started) - 1, timeout=LONGEST_START_S)
 
     for line in snippet("bash", "PLUMBLINE_EXECUTOR=").replace(PORT, port).splitlines():
         if line.startswith("export "):
