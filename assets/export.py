@@ -13,7 +13,7 @@ from plumbline.catalog.suites import all_suites
 from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
-from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, provenance_statement
+from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, escaped, provenance_statement
 from plumbline.provenance.forms import (
     Exported,
     hub_dataset,
@@ -193,9 +193,9 @@ def _readme(workspace: Workspace, with_report: bool) -> str:
         if with_report
         else "- The report is not here: a later audit has taken its place."
     )
-    return f"""# {workspace.audit.title}
+    return f"""# {escaped(workspace.audit.title)}
 
-Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline {__version__}.
+Audit `{workspace.past.audit_id}`, made {escaped(workspace.past.made_at)} with Plumbline {__version__}.
 
 - `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
   model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.

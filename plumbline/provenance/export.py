@@ -181,11 +181,12 @@ def _rendered(template: str, **values: Any) -> str:
     environment = Environment(  # noqa: S701
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"escaped": _escaped, "rounded": _rounded}
+    environment.filters |= {"escaped": escaped, "rounded": _rounded}
     return environment.from_string(source).render(values)
 
 
-def _escaped(text: object, more: str = "") -> str:
+def escaped(text: object, more: str = "") -> str:
+    """Return a text as it is to be read in Markdown, with `more` characters escaped as well."""
     return "".join(f"\\{c}" if c in "\\`*[]<>|&" + more else c for c in unlinked(visible(text)))
 
 

@@ -149,6 +149,14 @@ def test_explanations_come_along(workspace, tmp_path):
     assert verify_folder(tmp_path / "bundle").passed
 
 
+def test_a_title_is_no_markup_in_the_readme_of_an_export(workspace, tmp_path):
+    (audit_id,) = recorded_audits(workspace.lake)
+    past = workspace.of_audit(audit_id)
+    object.__setattr__(past.audit, "title", "My <b>audit</b> [of](x)")
+    export_audit(past, tmp_path / "bundle", report=None)
+    assert (tmp_path / "bundle" / "README.md").read_text().startswith("# My \\<b\\>audit\\</b\\> \\[of\\](x)\n")
+
+
 @pytest.mark.parametrize("name", ["../../own", "../README", "/{tmp}/own", "a/./b", "a\x1b]0;b", "a\\..\\b"])
 def test_a_model_whose_name_leads_elsewhere_is_refused_and_nothing_is_written(workspace, tmp_path, name):
     own = tmp_path / "own.md"
