@@ -456,7 +456,7 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         [cell for cell in cells if cell["state"] == state]
         for state in ("evidence", "none", "evidence_of_none", "too_weak", "no_label")
     )
-    lines = [f"Evidence, and who is worst off: {affected(evident)}."] if evident else []
+    lines = [f"Evidence, and who is worst off in these images: {affected(evident)}."] if evident else []
     if quiet:
         lines.append(f"No evidence: {topics(quiet)}.")
     if none_beyond:
@@ -716,7 +716,8 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
     lines += [
         "No evidence of a difference is not evidence of equality: the tooltip of a cell without evidence gives the "
         "difference that would have been detected, where one is known.",
-        f"Groups are the labels of the datasets, whoever gave them{guessed}: not always how people see themselves.",
+        f"Groups are the labels of the datasets, whoever gave them{guessed}: not always how people see themselves. "
+        "Who is named as worst off is so in these images; that the next group is better off was not tested.",
         "Models are sorted by the first column with evidence, or with a value that nothing was tested of, by the end "
         "of the interval that is nearer to no difference: other columns may order them otherwise. Intervals that "
         f"overlap do not settle an order{compared}.",

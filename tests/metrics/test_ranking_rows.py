@@ -120,6 +120,7 @@ def test_the_mean_over_the_words_is_another_reading_than_the_skew_of_their_mean(
         assert found["value"] != only(rows, metric="skew_at_k", definition="equal", group=group, **key)["value"]
     largest = only(rows, metric="max_skew_at_k", definition="mean_of_words", **key)
     assert largest["value"] == pytest.approx(np.mean([max(o.floored for o in one.values()) for one in each]), rel=1e-12)
+    assert np.isnan(largest["ci_low"]) and "too large in resamples" in largest["reason"]
 
 
 def test_k_is_a_setting_and_one_beyond_the_images_is_refused_with_the_numbers(faces, rows):

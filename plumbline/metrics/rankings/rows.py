@@ -205,7 +205,8 @@ def _word_mean_rows(ranking: AttributeRankings, top: TopSample) -> Iterator[Row]
     """Give the mean over the words of a scale of Skew@k and MaxSkew@k against equal shares, absent groups floored.
 
     The paper does not say whether a dimension's skew is that of the ranking by its mean cosine, as the other rows have
-    it, or the mean of the skews of its prompts. Replicates draw the same images for every word.
+    it, or the mean of the skews of its prompts. Replicates draw the same images for every word. The mean of the largest
+    skews has no interval: in resamples each is too large, and an interval would nearly never hold the truth.
     """
     scales = ranking.prompts.scales
     place = {name["probe"]: scales + i for i, name in enumerate(ranking.prompts.names[scales:])}
@@ -221,10 +222,8 @@ def _word_mean_rows(ranking: AttributeRankings, top: TopSample) -> Iterator[Row]
             small = group_size_reason(int(top.sizes[j]), ranking.settings.min_group)
             columns = of_groups[j].columns(small, ranking.few_clusters) | named | {"n": int(top.sizes[j])}
             yield ranking.row(i, "skew_at_k", "mean_of_words", columns | {"group": group})
-        largest = percentile_array(
-            value.max(axis=1).mean()[None], drawn.max(axis=1).mean(axis=0)[None], confidence=ranking.settings.confidence
-        )
-        columns = largest[0].columns(ranking.few_clusters) | named | {"n": ranking.ranked.n}
+        largest = Estimate(float(value.max(axis=1).mean()), np.nan, np.nan, reason=(reason("mean_of_maxima"),))
+        columns = largest.columns(ranking.reasons) | named | {"n": ranking.ranked.n}
         yield ranking.row(i, "max_skew_at_k", "mean_of_words", columns)
 
 
