@@ -70,7 +70,7 @@ _PLACES = """
 | how p is corrected | `plumbline/statistics/multiplicity.py`; of findings `plumbline/report/findings.py` |
 | what counts as evidence, and power | `plumbline/metrics/evidence.py` |
 | a question of the scorecard | `QUESTIONS` in `plumbline/report/scorecard.py` |
-| what is on the first page | `plumbline/report/page.py`, its findings `plumbline/report/findings.py` |
+| what is on the first page | `plumbline/report/front.py`, its findings `plumbline/report/findings.py` |
 | the words of a reason | `plumbline/reasons.yaml` |
 | which file is refused, in which words | `plumbline/images/decoding.py`; index lines: `plumbline/datasets/indexes.py` |
 | keys of the audit file and their messages | `plumbline/config` |

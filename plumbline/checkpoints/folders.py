@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,13 +84,17 @@ _LAYERS = (
 )  # fmt: skip
 _CLASSES = ("num_labels", "num_classes", "id2label", "label2id")  # each gets a name, in two dictionaries
 _SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")
-# What Qwen calls edges are numbers of pixels; a shortest one that stands alone is a side.
+_TOKENS = ("image_seq_length", "image_seq_len", "num_image_tokens", "num_additional_image_tokens", "num_query_tokens")
+# What the processors of Qwen and its like call edges are numbers of pixels; those of all others are sides.
+_PIXELS = re.compile("qwen|glm|paddleocr|hunyuan|compass|minimax|ernie|videollama|cosmos|keye", re.IGNORECASE)
 _EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
 _LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
 _MOST = (
     dict.fromkeys(_LAYERS, 1_000)
     | dict.fromkeys(_CLASSES, 100_000)
     | dict.fromkeys(_SIDES, _LARGEST_SIDE)
+    | dict.fromkeys(_TOKENS, 16_384)
+    | {"context_length": 8_192}  # open_clip has a mask of its square
     | dict.fromkeys(_EDGES, _MOST_PIXELS)
 )
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""
@@ -375,12 +380,15 @@ def require_modest(path: Path) -> None:
     CheckpointError
         With the file and the key.
     """
-    for key, value in _pairs(read_configuration(path)):
+    content = read_configuration(path)
+    types = [str(value) for key, value in _pairs(content) if key in ("image_processor_type", "video_processor_type")]
+    in_pixels = bool(types) and all(_PIXELS.search(name) for name in types)
+    for key, value in _pairs(content):
         most, size, shown = _MOST.get(key), value, f"{key}: {value}"
         if key in _CLASSES and isinstance(value, dict):
             size, shown = len(value), f"{key} of {len(value):,} classes"
-        if isinstance(value, dict) and "shortest_edge" in value and "longest_edge" not in value:
-            most, size = _LARGEST_SIDE, value["shortest_edge"]
+        if key in ("shortest_edge", "longest_edge") and not in_pixels:
+            most = _LARGEST_SIDE
         if most is not None and any(number > most for number in _numbers(size)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",

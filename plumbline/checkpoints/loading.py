@@ -245,7 +245,7 @@ def require_sizes(
     architecture: Callable[[], torch.nn.Module],
     *,
     configuration: str,
-    kept: Path,
+    kept: Path | None = None,
 ) -> None:
     """Refuse weights whose sizes are not those that a model of this configuration has.
 
@@ -261,7 +261,7 @@ def require_sizes(
         Builds the model without numbers, see `built_without_numbers`.
     configuration : str
         Name of the file that says the sizes, for the message.
-    kept : Path
+    kept : Path, optional
         Folder of what was found before, below the home: to build a model, its library is loaded. Nothing is kept
         where there is no home yet.
 
@@ -272,12 +272,13 @@ def require_sizes(
     """
     held = {name: shape for path in weights for name, shape in _sizes_in(path).items()}
     settings = {path.name: file_digest(path) for path in model_files(folder)}
-    found_before = kept / digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
-    expected = _kept_sizes(found_before)
+    name = digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
+    found_before = None if kept is None else kept / name
+    expected = None if found_before is None else _kept_sizes(found_before)
     if expected is None:
         expected = _other_sizes(held, architecture, folder)
         # A look makes no home, and a home may only be read: then it is found again the next time.
-        if kept.parent.is_dir():
+        if found_before is not None and found_before.parent.parent.is_dir():
             with suppress(StorageError):
                 note = {"sizes": expected, "digest": digest_json(expected)}
                 commit_bytes(UPath(found_before), json.dumps(note).encode())

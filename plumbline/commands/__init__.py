@@ -1,1 +1,1 @@
-"""The command `plumbline` as the package alone has it; in a checkout the pipeline's commands stand in its place."""
+"""The command `plumbline` as the package alone has it; a checkout uses parts of it, and adds its own."""

@@ -1,4 +1,4 @@
-"""Mitigations: each is fitted on images that are held out from evaluation, and applied to features or logits."""
+"""Mitigations: what one is fitted on is held out from its evaluation; it is applied to features or logits."""
 
 from plumbline.mitigations.logit_adjustment.adjustment import (
     LogitAdjustment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -19,7 +19,15 @@ from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.checkpoints.addresses import FETCHED, TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, read_configuration, transformers_contents
-from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
+from plumbline.checkpoints.loading import (
+    FROM_DISK,
+    built_without_numbers,
+    clone_weights,
+    loading,
+    ready_libraries,
+    require_sizes,
+    whole_model,
+)
 from plumbline.config.values import CheckpointAddress
 from plumbline.digests import digest_json
 from plumbline.encoders.batching import OomRetry
@@ -28,6 +36,8 @@ from plumbline.scorers.scorer import Scored, ScorerSettings
 from plumbline.version import library_version
 
 if TYPE_CHECKING:
+    import torch
+
     from plumbline.scorers.scorer import Scorer
 
 
@@ -312,6 +322,12 @@ def load_classifier(
     return ClassifierScorer(files, settings, placement)
 
 
+def _architecture(transformers: Any, folder: Path) -> torch.nn.Module:
+    """Return the classifier of a folder, built without numbers."""
+    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+    return built_without_numbers(lambda: transformers.AutoModelForSequenceClassification.from_config(config))
+
+
 class ClassifierScorer:
     """Scores texts by a sequence classifier: `plumbline.scorers.scorer.Scorer`.
 
@@ -344,6 +360,8 @@ class ClassifierScorer:
         self._dtype = _dtype(settings.dtype, placement)
         expected = "a sequence classifier of one of transformers' own architectures, with its tokenizer"
         with loading("transformers could not load this classifier", where=files.folder, expected=expected):
+            build = partial(_architecture, transformers, files.folder)
+            require_sizes(files.folder, files.weights, build, configuration=TRANSFORMERS_CONFIG)
             model = _model(transformers, files, self._dtype)
             tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
         if tokenizer.pad_token_id is None:

@@ -194,6 +194,14 @@ def test_a_checkpoint_that_gives_no_numbers_is_refused_before_anything_is_embedd
     assert told in str(refused.value) and str(copy) in str(refused.value)
 
 
+def test_a_context_whose_square_fills_memory_is_refused_before_it_is_built(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "copy")
+    long = {**CONFIG["model_cfg"], "text_cfg": {**CONFIG["model_cfg"]["text_cfg"], "context_length": 60_000}}
+    (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "model_cfg": long}))
+    with pytest.raises(CheckpointError, match=r"more than any model needs[\s\S]*context_length: 60000"):
+        files_of(copy, tmp_path)
+
+
 def test_weights_that_are_no_number_are_refused(checkpoint, tmp_path):
     copy = shutil.copytree(checkpoint, tmp_path / "c")
     weights = load_file(copy / "open_clip_model.safetensors")

@@ -119,6 +119,19 @@ def test_an_architecture_of_ones_own_is_described_by_a_file(run, tmp_path):
         files_of(folder / "epoch_1.pt", tmp_path / "fetched", model="absent.json")
 
 
+@pytest.mark.parametrize("name", ["{own}", "../private.json", "local-dir:{folder}", "hf-hub:org/name"])
+def test_settings_that_came_with_a_checkpoint_name_no_file_elsewhere(run, tmp_path, name):
+    folder, _ = run
+    own = tmp_path / "private.json"
+    own.write_text(json.dumps(TINY | {"secret": "of another file"}))
+    settings = folder.parent / "params.txt"
+    named = name.format(own=own, folder=tmp_path)
+    settings.write_text(settings.read_text().replace("model: ViT-Tiny-Test", f"model: {named}"))
+    with pytest.raises(CheckpointError, match=r"does not list[\s\S]*`model: FILE\.json`"):
+        files_of(folder / "epoch_1.pt", tmp_path / "fetched")
+    assert not any("secret" in path.read_text() for path in (tmp_path / "fetched").rglob("*.json"))
+
+
 def test_several_epochs_of_a_folder_are_told_apart_by_name(run, tmp_path):
     folder, _ = run
     shutil.copy(folder / "epoch_1.pt", folder / "epoch_2.pt")

@@ -375,12 +375,28 @@ def test_a_quantiser_is_refused(folder, nested):
         ("preprocessor_config.json", {"crop_size": 20_000}),
         ("preprocessor_config.json", {"image_grid_pinpoints": [[336, 20_000]]}),
         ("preprocessor_config.json", {"size": {"shortest_edge": 3136, "longest_edge": 2_000_000_000}}),
+        ("preprocessor_config.json", {"size": {"shortest_edge": 20_000, "longest_edge": 20_000}}),
+        ("preprocessor_config.json", {"size": {"longest_edge": 20_000}}),
+        (
+            "preprocessor_config.json",
+            {"image_processor_type": "Qwen2VLImageProcessor", "size": {"longest_edge": 2_000_000_000}},
+        ),
+        ("processor_config.json", {"image_seq_length": 2_000_000}),
+        ("processor_config.json", {"num_additional_image_tokens": 2_000_000}),
     ],
 )
 def test_more_than_any_model_needs_is_refused_before_anything_is_built(folder, file, asks):
     write(folder, file, asks)
     with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{file}[\s\S]*20{{4}}"):
         located(folder)
+
+
+def test_edges_of_qwen_are_numbers_of_pixels(folder):
+    size = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
+    write(
+        folder, "processor_config.json", {"image_processor": {"image_processor_type": "Qwen2VLImageProcessor", **size}}
+    )
+    assert located(folder).family == "clip"
 
 
 @pytest.mark.parametrize("parts", [(), ("text_config",), ("vision_config", "inner")])

@@ -8,6 +8,7 @@ import pytest
 import plumbline
 from plumbline.errors import MetricError
 from plumbline.metrics.associations import association_estimates
+from plumbline.metrics.registry import FAMILIES
 
 QUICK = plumbline.MetricSettings(resamples=400, permutations=400)
 RACES = ["Black"] * 60 + ["White"] * 80 + [None] * 5
@@ -40,7 +41,7 @@ def test_an_interval_is_the_one_of_an_audit(make_cell):
     """To Monte Carlo error: an audit names its draws after the cell."""
     cell = make_cell(suites=("crime",))
     settings = plumbline.MetricSettings(resamples=2000, permutations=2000)
-    rows = plumbline.metrics.registry.FAMILIES["outcome_metrics"].compute(cell, settings=settings)
+    rows = FAMILIES["outcome_metrics"].compute(cell, settings=settings)
     row = rows.filter(metric="max_skew", definition="smoothed", event="crime", attribute="race").row(0, named=True)
     suite = cell.logits["crime"].suite
     chosen = [suite.candidates[i].category for i in cell.logits["crime"].top()]

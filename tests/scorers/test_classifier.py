@@ -224,11 +224,12 @@ def test_the_version_is_for_people(folders, tmp_path):
         (lambda folder: configure(folder, auto_map={"AutoModel": "evil.Model"}), "code of its own"),
         (lambda folder: configure(folder, quantization_config={"bits": 4}), "quantiser"),
         (lambda folder: configure(folder, model_type="clip"), "could not load"),
-        (lambda folder: configure(folder, hidden_size=64), "of another shape"),
+        (lambda folder: configure(folder, hidden_size=64), "another size than the configuration says"),
         (lambda folder: configure(folder, num_hidden_layers=3), "absent from the file"),
         (lambda folder: configure(folder, num_hidden_layers=1), "not in the model"),
         (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"torn"), "could not load"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"torn"), "not complete"),
+        (lambda folder: configure(folder, vocab_size=500_000_000), "much larger than its weights"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_whole_safe_classifier_is_refused(roberta, break_it, words):
