@@ -259,9 +259,9 @@ def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:
         return ()
     models, datasets = (listed(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
     return (
-        f"Whether {models} can recognise anyone on {datasets} was not checked: no prompt or column names one of its "
-        "groups as its labels do (man, woman, Black …). The prompts of the suite `trident` name groups, and "
-        "`map: values` names labels. A model that sees nothing may look biased.",
+        f"Whether {models} can recognise anyone on {datasets} was not checked: for that an attribute has to be called "
+        "`gender`, with groups man and woman, or `race`, with groups that the prompts name (White, Black …). "
+        "`map: columns` names attributes, `map: values` their groups. A model that sees nothing may look biased.",
     )
 
 

@@ -443,7 +443,7 @@ def test_where_nobody_knows_whether_a_model_sees_anything_the_verdict_says_so():
     }  # fmt: skip
     table = frame(answer("a"), [*answer("b"), seen])
     [doubt] = [line for line in front_page(table, inputs, inputs.reading).verdict if "was not checked" in line]
-    assert doubt.startswith("Whether a can recognise anyone on fairface")
+    assert doubt.startswith("Whether a can recognise anyone on fairface") and "called `gender`" in doubt
     checked = frame(answer("b"), [seen])
     assert not any("was not checked" in line for line in front_page(checked, inputs, inputs.reading).verdict)
 
