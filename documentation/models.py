@@ -85,9 +85,9 @@ is read by `family: dual_encoder`; nobody has tested it.
 `safetensors`, in one file or in parts. `pytorch_model.bin`, whole or in parts, and what open_clip's trainer writes
 (`address: local-dir:logs/NAME/checkpoints/epoch_1.pt`) are converted once, in a process of its own that builds
 tensors and nothing else; `converted.json` beside the result has both digests. The trainer's architecture comes from
-`params.txt` beside the checkpoint or one folder above, or from `model:` in the audit file: a name that open_clip
-knows, or the path of the JSON file that describes an architecture of your own (`model: my-vit.json`; a relative path
-starts where the command runs).
+`params.txt` beside the checkpoint or one folder above, as a name that open_clip knows, or from `model:` in the audit
+file: such a name, or the path of the JSON file that describes an architecture of your own (`model: my-vit.json`; a
+relative path starts where the command runs).
 
 ### Refused
 
