@@ -86,13 +86,13 @@ _CLASSES = ("num_labels", "num_classes", "id2label", "label2id")  # each gets a 
 _SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")
 _TOKENS = ("image_seq_length", "image_seq_len", "num_image_tokens", "num_additional_image_tokens", "num_query_tokens")
 # What the processors of Qwen and its like call edges are numbers of pixels; those of all others are sides.
-_PIXELS = re.compile("qwen|glm|paddleocr|hunyuan|compass|minimax|ernie|videollama|cosmos|keye", re.IGNORECASE)
+_PIXELS = re.compile("qwen|glm|paddleocr|hunyuan|compass|minimax|ernie|videollama|cosmos", re.IGNORECASE)
 _EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
-_LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
+LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
 _MOST = (
     dict.fromkeys(_LAYERS, 1_000)
     | dict.fromkeys(_CLASSES, 100_000)
-    | dict.fromkeys(_SIDES, _LARGEST_SIDE)
+    | dict.fromkeys(_SIDES, LARGEST_SIDE)
     | dict.fromkeys(_TOKENS, 16_384)
     | {"context_length": 8_192}  # open_clip has a mask of its square
     | dict.fromkeys(_EDGES, _MOST_PIXELS)
@@ -372,6 +372,11 @@ def _is_file(name: str) -> bool:
         return False
 
 
+def edges_are_pixels(kind: str) -> bool:
+    """Return whether an image processor of this class takes its edges as numbers of pixels, not as sides."""
+    return _PIXELS.search(kind) is not None
+
+
 def require_modest(path: Path) -> None:
     """Refuse a configuration that asks for more layers, classes or larger images than any model needs: for memory.
 
@@ -382,13 +387,13 @@ def require_modest(path: Path) -> None:
     """
     content = read_configuration(path)
     types = [str(value) for key, value in _pairs(content) if key in ("image_processor_type", "video_processor_type")]
-    in_pixels = bool(types) and all(_PIXELS.search(name) for name in types)
+    in_pixels = bool(types) and all(map(edges_are_pixels, types))
     for key, value in _pairs(content):
         most, size, shown = _MOST.get(key), value, f"{key}: {value}"
         if key in _CLASSES and isinstance(value, dict):
             size, shown = len(value), f"{key} of {len(value):,} classes"
         if key in ("shortest_edge", "longest_edge") and not in_pixels:
-            most = _LARGEST_SIDE
+            most = LARGEST_SIDE
         if most is not None and any(number > most for number in _numbers(size)):
             raise CheckpointError(
                 "this checkpoint asks for more than any model needs",

@@ -193,34 +193,23 @@ def _open_clip_files(weights: Path, of: str, model: str | None, project: Path) -
             hint=f"put the trainer's {PARAMETERS} beside it, or say `model: ARCHITECTURE` there: a name such as "
             "ViT-B-32, or the JSON file of one of your own",
         )
-    if model is None and name not in _known_architectures():
-        raise CheckpointError(
-            f"the settings that came with the checkpoint of {of} name an architecture that open_clip does not list",
-            where=beside,
-            found=f"model: {name}{suggestion(name, _known_architectures())}",
-            expected="a name of open_clip.list_models(), such as ViT-B-32",
-            hint="where that is a file, or a folder, that you trust, say `model: FILE.json` in the audit file",
-        )
-    if name.endswith(".json"):
+    if model is not None and name.endswith(".json"):
         config = _own_architecture(project / Path(name).expanduser(), of)
     else:
-        config = _architecture(name, of, where=beside if model is None and beside is not None else weights)
+        # What came with the checkpoint may name no file of this machine: only the audit file may.
+        config = _architecture(
+            name, of, where=beside if model is None and beside is not None else weights, listed=model is None
+        )
     return {OPEN_CLIP_CONFIG: json.dumps(_as_trained(config, parameters), sort_keys=True).encode()}
 
 
-def _known_architectures() -> list[str]:
+def _architecture(name: str, of: str, *, where: Path, listed: bool) -> dict[str, Any]:
+    """Return open_clip's configuration of an architecture; with `listed` of none but those that it has itself."""
     ready_libraries()
     import open_clip
 
-    names: list[str] = open_clip.list_models()
-    return names
-
-
-def _architecture(name: str, of: str, *, where: Path) -> dict[str, Any]:
-    ready_libraries()
-    import open_clip
-
-    config: dict[str, Any] | None = open_clip.get_model_config(name)
+    known = not listed or name in open_clip.list_models()
+    config: dict[str, Any] | None = open_clip.get_model_config(name) if known else None
     if config is None:
         raise CheckpointError(
             f"open_clip has no configuration of the architecture of {of}",

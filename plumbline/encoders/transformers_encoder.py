@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.folders import CheckpointFiles
+from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
 from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.text_lengths import TokenCounter
@@ -64,6 +64,15 @@ class ImageProcessor:
                 where=folder,
                 found=f"{type(self._images).__name__}, backend {self._backend}",
                 expected=f"backend {backend}",
+            )
+        # A family with a class of its own does not ask which one the files name: `require_modest` could not know it.
+        edges = [getattr(self._images.size, name, None) or 0 for name in ("shortest_edge", "longest_edge")]
+        if max(edges) > LARGEST_SIDE and not edges_are_pixels(type(self._images).__name__):
+            raise CheckpointError(
+                "this checkpoint asks for more than any model needs",
+                where=folder,
+                found=f"images with edges of {max(edges):,} for {type(self._images).__name__}",
+                expected=f"{LARGEST_SIDE:,} at most",
             )
         # OWLv2 rescales, then resizes: its pixels are never whole grey levels afterwards.
         self._rescaled_first = type(self._images).__name__.startswith("Owlv2")

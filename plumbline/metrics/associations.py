@@ -548,12 +548,13 @@ def _attribute_rows(cell: CellName, perception: Perception, groups: Groups, sett
     scales = np.stack(list(perception.scales.values()), axis=1)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image. So is the
     # mean effect size of a scale: the mean of its words, each over its standard deviation.
-    in_deviations = scales * _per_deviation(column_spread(columns))[:, None]
+    of_words = column_spread(columns)
+    in_deviations = scales * _per_deviation(of_words)[:, None]
     mixtures = np.column_stack([*perception.dimensions.values(), scales, in_deviations])
     tested = np.column_stack([columns, columns @ mixtures])
     permuted = _partition_tests(tested, contrasts, settings, mixtures, of_scales=scales.shape[1])
     with_dimensions = tested[:, : columns.shape[1] + len(perception.dimensions)]
-    spread = column_spread(with_dimensions)
+    spread = np.concatenate([of_words, column_spread(with_dimensions[:, columns.shape[1] :])])
     category_weights = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     suite = base_row(cell, suite=perception.suite_id, suite_hash=perception.suite_hash, attribute=groups.attribute)
     for contrast, tests in zip(contrasts, permuted):

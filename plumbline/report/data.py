@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.catalog.suites import MIXED_SUITES, Suite
+from plumbline.catalog.suites import Suite
 from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.report.charts.labels import OVERALL, is_outside
 from plumbline.report.finding import Finding
@@ -157,11 +157,13 @@ SAME_RATE = 1e-9
 
 def data_findings(inputs: ReportInputs) -> list[Finding]:
     """Return what is worth knowing about the datasets."""
-    mixed = any(suite.id in MIXED_SUITES for suite in inputs.suites)
-    return [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit, mixed=mixed)]
+    findings = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset)]
+    if inputs.uses_automatic_gender:
+        findings += [finding for dataset in inputs.datasets for finding in _label_error(dataset, inputs.audit)]
+    return findings
 
 
-def _of_dataset(dataset: DatasetSummary, reading: Reading, *, mixed: bool) -> list[Finding]:
+def _of_dataset(dataset: DatasetSummary) -> list[Finding]:
     findings = []
     failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
     if failed:
@@ -181,11 +183,6 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading, *, mixed: bool) -> li
             "are any, count as independent: intervals are then too narrow, and p too small."
         )
         findings.append(_data(dataset, "data", "Pictures of a person count as independent", text, "–", 0.0))
-    # Without a test of mixed labels no number rests on the automatic ones.
-    grouped = dataset.label_errors.filter(pl.lit(mixed), pl.col("group_by") != OVERALL)
-    worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
-    if worst.height and worst["rate"][0] > where(worst, group_by=worst["group_by"][0])["rate"][-1]:
-        findings.append(_label_error(dataset, worst, reading))
     return findings
 
 
@@ -227,16 +224,23 @@ def _parts_asked(dataset: DatasetSummary) -> list[str]:
     return [f"{dataset.id}: asked about {part} alone: {'; '.join(of_part)}." for part, of_part in suites.items()]
 
 
-def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:
+def _label_error(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
+    """Say which group's automatic gender labels are wrong most often; nothing where they err alike."""
+    grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL, pl.col("rate").is_finite())
+    if grouped.is_empty():
+        return []
+    worst = grouped.sort(["rate", "group"], descending=[True, False])
     top = worst.row(0, named=True)
     rest = where(worst, group_by=top["group_by"]).row(-1, named=True)
+    if top["rate"] == rest["rate"]:
+        return []
     ends, minimum = percent_interval(top["ci_low"], top["ci_high"]), reading.minimum_group
     text = (
         f"{dataset.id}: automatic gender labels are wrong most often for {group_title(top['group'])}: "
         f"{percent(top['rate'], top['n'], minimum_group=minimum)}, CI {ends}; least for {group_title(rest['group'])}: "
         f"{percent(rest['rate'], rest['n'], minimum_group=minimum)}. Mixed tests inherit this error."
     )
-    return _data(dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends)
+    return [_data(dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends)]
 
 
 def _data(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.metrics.evidence import CELL
 from plumbline.report.chapters.instructions import instruction_advice
 from plumbline.report.charts.chart import Chart
@@ -707,8 +706,7 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
     """Return what no number here says, in at most five lines."""
     lines, paired = [], inputs.effects is not None and not inputs.effects.is_empty()
     compared = "; comparisons on the same images may, see “What size, data and source change”" if paired else ""
-    mixed = any(suite.id in MIXED_SUITES for suite in inputs.suites)
-    labellers = [encoder.id for encoder in inputs.encoders if encoder.labeller] if mixed else []
+    labellers = [encoder.id for encoder in inputs.encoders if encoder.labeller and inputs.uses_automatic_gender]
     guessed = f", but for the gender in Trident’s groups by gender, which {labellers[0]} guessed" if labellers else ""
     if inputs.planted:
         whose = "All images" if inputs.all_planted else f"The images of {listed(inputs.planted)}"

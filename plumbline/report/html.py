@@ -14,7 +14,7 @@ from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.front import WORDS, Front, front_page
-from plumbline.report.inputs import NOT_CHECKED, NOTHING_DECLARED, DatasetSummary, ReportInputs
+from plumbline.report.inputs import DatasetSummary, ReportInputs, check_result
 from plumbline.report.language import check_listing, lvlm_listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.page import DIGITS, all_numbers, page_html
@@ -156,11 +156,7 @@ class Check:
     @property
     def result(self) -> str:
         """Return what became of it in a word."""
-        if self.observed == NOTHING_DECLARED:
-            return "not asked for"
-        if self.observed.startswith(NOT_CHECKED):
-            return "not checked"
-        return "passed" if self.passed else "failed"
+        return check_result(self.passed, self.observed)
 
 
 def data_checks(dataset: DatasetSummary) -> list[Check]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA, Schema
-from plumbline.catalog.suites import Suite
+from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.datasets.extended import LABEL_SHARES_SCHEMA
 from plumbline.datasets.grouping import WITHOUT_GROUP_SCHEMA
 from plumbline.errors import MetricError
@@ -28,9 +28,9 @@ LABEL_ERRORS_SCHEMA: Schema = {
     "ci_high": pl.Float64,
 }
 NOTHING_DECLARED = "nothing is declared of it, so that nothing was checked"
-NOT_CHECKED = "not checked: "
-"""Begins what a check observed that had nothing to look at, before the reason; it passes, and is not counted."""
 """What a check has observed that the audit file gives nothing to check."""
+NOT_CHECKED = "not checked: "
+"""Begins what a check has observed that had nothing to look at, before the reason; it passes, and is not counted."""
 CHECKS_SCHEMA: Schema = {
     "check": pl.String,
     "passed": pl.Boolean,
@@ -69,6 +69,15 @@ def _require(frame: pl.DataFrame, schema: Iterable[str], *, what: str) -> None:
             expected=", ".join(schema),
             hint=f"add {', '.join(missing)}; an empty frame needs them too (pl.DataFrame(schema=...))",
         )
+
+
+def check_result(passed: bool, observed: str | None) -> str:
+    """Return what became of a data check in a word or two."""
+    if observed == NOTHING_DECLARED:
+        return "not asked for"
+    if observed and observed.startswith(NOT_CHECKED):
+        return "not checked"
+    return "passed" if passed else "failed"
 
 
 def _empty(schema: Schema) -> pl.DataFrame:
@@ -128,9 +137,9 @@ class DatasetSummary:
     @property
     def checks_in_words(self) -> str:
         """Return how many checks passed, of those that had something to look at, and how many had not."""
-        observed = self.checks["observed"].fill_null("")
-        made = self.checks.filter((observed != NOTHING_DECLARED) & ~observed.str.starts_with(NOT_CHECKED))
-        text, without = f"{made['passed'].sum()} of {made.height}", self.checks.height - made.height
+        results = [check_result(bool(row["passed"]), row["observed"]) for row in self.checks.to_dicts()]
+        passed, failed = results.count("passed"), results.count("failed")
+        text, without = f"{passed} of {passed + failed}", len(results) - passed - failed
         return f"{text}; {without} had nothing to check" if without else text
 
 
@@ -296,6 +305,11 @@ class ReportInputs:
         scorers = {name: stand_in for one in self.lvlms for name, stand_in in one.scorers.items()}
         stand_ins = tuple(name for name, stand_in in scorers.items() if stand_in)
         return replace(self.audit, scorers=tuple(scorers), stand_ins=stand_ins)
+
+    @property
+    def uses_automatic_gender(self) -> bool:
+        """Return whether a test of mixed labels is asked, which rests on automatic gender labels."""
+        return any(suite.id in MIXED_SUITES for suite in self.suites)
 
     @property
     def planted(self) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def test_settings_that_came_with_a_checkpoint_name_no_file_elsewhere(run, tmp_pa
     settings = folder.parent / "params.txt"
     named = name.format(own=own, folder=tmp_path)
     settings.write_text(settings.read_text().replace("model: ViT-Tiny-Test", f"model: {named}"))
-    with pytest.raises(CheckpointError, match=r"does not list[\s\S]*`model: FILE\.json`"):
+    with pytest.raises(CheckpointError, match=r"no configuration[\s\S]*`model: FILE\.json`"):
         files_of(folder / "epoch_1.pt", tmp_path / "fetched")
     assert not any("secret" in path.read_text() for path in (tmp_path / "fetched").rglob("*.json"))
 

@@ -184,6 +184,18 @@ def test_an_image_processor_that_runs_on_torchvision_is_refused(originals, tmp_p
         ImageProcessor(CLIPProcessor(CLIPImageProcessor(), tokenizer), folder=tmp_path)
 
 
+def test_edges_are_sides_to_a_class_of_the_family_whatever_the_files_name(tmp_path):
+    BUILDERS["owlvit"](tmp_path / "owl")
+    for path in (tmp_path / "owl").glob("*processor_config.json"):
+        content = json.loads(path.read_text())
+        settings = content.get("image_processor", content)
+        settings |= {"size": {"shortest_edge": 20_000, "longest_edge": 20_000}}
+        settings["image_processor_type"] = "Qwen2VLImageProcessor"
+        path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=r"more than any model needs[\s\S]*20,000 for OwlViT"):
+        load(tmp_path / "owl")
+
+
 def test_a_strip_that_bridgetower_cannot_resize_is_a_clear_error(originals):
     with pytest.raises(EncodingError, match=r"cannot take this image[\s\S]*400 x 10"):
         load(originals / "bridgetower").prepare(Image.new("RGB", (400, 10)))
