@@ -327,7 +327,9 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
         # Some models compute while they are built: what is wrong with such a one, loading says.
         return {}
     expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    _require_in_proportion(expected, held, folder)
+    # Masks and positions are in no file, and take memory all the same.
+    unstored = {name: list(tensor.shape) for name, tensor in model.named_buffers() if name not in expected}
+    _require_in_proportion(expected | unstored, held, folder)
     of_core = _by_core(expected)
     differing: Sizes = {}
     for core, name in _by_core(held).items():

@@ -248,19 +248,21 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
 
     save_file({"bias": torch.zeros(4, 4)}, tmp_path / "model.safetensors")
 
-    def require(numbers: int) -> None:
-        wide = torch.nn.Linear(numbers, 1, bias=False, device="meta")
+    def require(numbers: int, *, in_a_buffer: bool = False) -> None:
+        wide = torch.nn.Linear(4 if in_a_buffer else numbers, 1, bias=False, device="meta")
+        wide.register_buffer("mask", torch.empty(numbers, device="meta") if in_a_buffer else None, persistent=False)
         require_sizes(
             tmp_path,
             [tmp_path / "model.safetensors"],
             lambda: wide,
             configuration="config.json",
-            kept=tmp_path / f"kept-{numbers}",
+            kept=tmp_path / f"kept-{numbers}-{in_a_buffer}",
         )
 
-    require(1 << 20)
-    with pytest.raises(CheckpointError, match="much larger than its weights"):
-        require(1 << 30)
+    for in_a_buffer in (False, True):
+        require(1 << 20, in_a_buffer=in_a_buffer)
+        with pytest.raises(CheckpointError, match="much larger than its weights"):
+            require(1 << 30, in_a_buffer=in_a_buffer)
 
 
 @pytest.mark.parametrize(
