@@ -86,6 +86,33 @@ def _no_code(trust: object, name: object, has_local_code: bool, has_remote_code:
     return False
 
 
+_LIMITED = threading.Lock()
+
+
+@contextmanager
+def memory_limited(room: int) -> Iterator[None]:
+    """Have this process refuse itself more than `room` bytes beyond what it has, where the system can do that.
+
+    What is above it fails, mostly with a MemoryError, in all threads. Files that are mapped do not count.
+    """
+    taken = Path("/proc/self/statm")
+    if not taken.exists():
+        yield
+        return
+    import resource
+
+    # One at a time: another thread would take this limit for that of before, and keep it.
+    with _LIMITED:
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = int(taken.read_text().split()[5]) * resource.getpagesize() + room
+        limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 _TOLD_BY_MESSAGE = (RuntimeError, ValueError, OSError, ImportError, TypeError)
 
 
@@ -235,6 +262,9 @@ _SHOWN = 5
 _MOVED = ("model", "language_model")
 """Parts of names that are elsewhere in a later release: `language_model.model.norm`, `model.language_model.norm`."""
 
+_ROOM = 4 << 30
+"""Bytes that a model may take while it is built without numbers."""
+
 Sizes = dict[str, list[int]]
 """Name of a weight -> its shape."""
 
@@ -305,10 +335,10 @@ def _kept_sizes(path: Path) -> Sizes | None:
 
 
 def built_without_numbers(build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-    """Build a model whose weights have shapes and take no memory."""
+    """Build a model whose weights have shapes and take no memory; some compute tables of positions all the same."""
     import torch
 
-    with safetensors_alone(), torch.device("meta"):
+    with safetensors_alone(), torch.device("meta"), memory_limited(_ROOM):
         return build()
 
 
@@ -316,14 +346,14 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
     """Return the sizes that the model has, of the weights that differ from them."""
     try:
         model = architecture()
-    except MemoryError as error:
-        raise CheckpointError(
-            "the configuration makes a model that takes more memory than this process may have",
-            where=folder,
-            found="MemoryError",
-            expected="weights and configuration of one checkpoint",
-        ) from error
-    except Exception:
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # NumPy, and torch
+            raise CheckpointError(
+                "the configuration makes a model that takes more memory than it may while it is built",
+                where=folder,
+                found=str(error).partition("\n")[0] or type(error).__name__,
+                expected=f"at most {_ROOM >> 30} GiB before weights are read",
+            ) from error
         # Some models compute while they are built: what is wrong with such a one, loading says.
         return {}
     expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from plumbline.checkpoints.loading import memory_limited
 from plumbline.errors import CheckpointError, GenerationError
 from plumbline.generators.families import WITHOUT_TEMPLATE
 from plumbline.generators.folders import PROCESSOR_TEMPLATES, GeneratorFiles, chat_template
@@ -41,38 +40,29 @@ PROBES = ("Describe this.", "What is it?")
 """Two prompts that begin differently, to see what stands before them."""
 
 
-# What templates do with a content that they were not written for.
-_UNFIT = (TypeError, ValueError, KeyError, IndexError, AttributeError)
+# What templates do with a content that they were not written for; the last are of broken or nested ones.
+_UNFIT = (
+    TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError, SyntaxError
+)  # fmt: skip
 
 
 _LONGEST = 1_000_000
 """Characters that a template may put around a prompt."""
 _MOST_MEMORY = 512 << 20
 """Bytes that a template may take while it is rendered: Jinja's sandbox limits what it calls, not what it makes."""
+_AS_TEXT: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
 
 
-_LIMITED = Lock()
-
-
-@contextmanager
-def _little_memory() -> Iterator[None]:
-    """Have this process refuse itself more than `_MOST_MEMORY` beyond what it has, where the system can do that."""
-    taken = Path("/proc/self/statm")
-    if not taken.exists():
-        yield
-        return
-    import resource
-
-    # One at a time: another thread would take this limit for that of before, and keep it.
-    with _LIMITED:
-        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        most = int(taken.read_text().split()[0]) * resource.getpagesize() + _MOST_MEMORY
-        limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+def _rendered(render: Callable[[], str], prompt: str) -> str:
+    """Return what a chat template makes of a prompt, compiled and rendered with little memory."""
+    try:
+        with memory_limited(_MOST_MEMORY):
+            rendered = render()
+    except MemoryError as error:
+        raise _too_long(f"more than {_MOST_MEMORY >> 20} MiB of memory taken") from error
+    if len(rendered) > _LONGEST + len(prompt):
+        raise _too_long(f"{len(rendered):,} characters")
+    return str(rendered)
 
 
 def _too_long(found: str) -> CheckpointError:
@@ -124,16 +114,8 @@ class PromptFormat:
         if self.content == "parts":
             content = [{"type": "image"}, {"type": "text", "text": prompt}]
         messages = [{"role": "user", "content": content}]
-        try:
-            with _little_memory():
-                rendered = self.tokenizer.apply_chat_template(
-                    messages, chat_template=self.template, tokenize=False, add_generation_prompt=True, **self.switches
-                )
-        except MemoryError as error:
-            raise _too_long(f"more than {_MOST_MEMORY >> 20} MiB of memory taken") from error
-        if len(rendered) > _LONGEST + len(prompt):
-            raise _too_long(f"{len(rendered):,} characters")
-        return str(rendered)
+        options = {"chat_template": self.template, **_AS_TEXT, **self.switches}
+        return _rendered(lambda: self.tokenizer.apply_chat_template(messages, **options), prompt)
 
     def tokens(self, prompt: str) -> list[int]:
         """Return the tokens of the whole text; an image is one token yet."""
@@ -228,14 +210,12 @@ class Conversation:
                 prepared = self._processor(text=self._plain.format(prompt), images=image, return_tensors="pt")
             else:
                 content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
-                prepared = self._processor.apply_chat_template(
-                    [{"role": "user", "content": content}],
-                    add_generation_prompt=True,
-                    tokenize=True,
-                    return_dict=True,
-                    return_tensors="pt",
-                    **self._switches,
-                )
+                messages, options = [{"role": "user", "content": content}], {**_AS_TEXT, **self._switches}
+                text = _rendered(lambda: self._processor.apply_chat_template(messages, **options), prompt)
+                # As transformers itself goes on: a start token that the template wrote is not added once more.
+                bos = self.tokenizer.bos_token
+                starts = {"add_special_tokens": False} if bos is not None and text.startswith(bos) else {}
+                prepared = self._processor(text=text, images=[[image]], return_tensors="pt", **starts)
         except ValueError as error:
             raise misplaced(prompt, error) from error
         return dict(prepared)

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 from row_by_row import SlowDraws, answered, asked_rows, drawn_subjects
-from tiny_image_text import IMAGE_TEXT
+from tiny_image_text import BROKEN_TEMPLATES, IMAGE_TEXT
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
@@ -163,6 +163,41 @@ def test_a_template_that_puts_the_prompt_first_is_read_whole(tmp_path, subjects)
     answers = answered(backend, asked, DECODING)
     assert len({answer.text for answer in answers}) > 4
     assert answered(backend, asked[2:3], DECODING) == answers[2:3]
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    ["{% set x = messages[0]['role'] * 500000000 %}", "{{ 'a' * 2000000 }}", "{% set x = 'a ' * 1000000000 %}{{ x }}"],
+)
+def test_a_template_that_makes_something_huge_of_a_prompt_is_refused(tmp_path, bomb):
+    IMAGE_TEXT["smolvlm"](tmp_path)
+    template = tmp_path / "chat_template.jinja"
+    template.write_text(template.read_text() + bomb)
+    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    for ask in (load_backend, identity_from_files):
+        with pytest.raises(CheckpointError, match="makes more of a prompt than any model reads"):
+            ask(files, Placement())
+
+
+def test_a_template_that_waits_for_a_prompt_to_make_something_huge_of_is_refused(tmp_path, subjects):
+    IMAGE_TEXT["smolvlm"](tmp_path)
+    template = tmp_path / "chat_template.jinja"
+    waits = "{% if 'Later' in messages[0]['content'][1]['text'] %}{{ messages[0]['role'] * 500000 }}{% endif %}"
+    template.write_text(template.read_text() + waits)
+    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    backend = load_backend(files, Placement())
+    with pytest.raises(CheckpointError, match="makes more of a prompt than any model reads"):
+        answered(backend, rows(backend, subjects[:1], DECODING, prompts=["Later"]), DECODING)
+
+
+@pytest.mark.parametrize("fault", BROKEN_TEMPLATES)
+def test_a_template_that_fails_is_an_error_of_the_checkpoint(tmp_path, fault):
+    IMAGE_TEXT["smolvlm"](tmp_path)
+    template = tmp_path / "chat_template.jinja"
+    template.write_text(template.read_text() + fault)
+    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    with pytest.raises(CheckpointError, match="chat template of this checkpoint"):
+        load_backend(files, Placement())
 
 
 def test_all_that_a_folder_lacks_is_said_at_once(tmp_path):

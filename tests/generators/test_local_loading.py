@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_image_text import BROKEN_TEMPLATES
 from tiny_lvlms import BASE_LLMS, LVLMS, write_instructblip, write_llava, write_llava_gemma, write_vicuna
 
 from plumbline.checkpoints.device import Placement
@@ -311,10 +312,19 @@ def test_a_template_that_makes_something_huge_of_a_prompt_is_refused(copied, bom
     folder = copied("llava")
     path = folder / "chat_template.jinja"
     path.write_text(bomb + path.read_text())
-    before = resource.getrlimit(resource.RLIMIT_AS)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(CheckpointError, match=r"makes more of a prompt than any model reads"):
         load_backend(files_of(folder), Placement())
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize("fault", BROKEN_TEMPLATES)
+def test_a_template_that_fails_is_an_error_of_the_checkpoint(copied, fault):
+    folder = copied("llava")
+    path = folder / "chat_template.jinja"
+    path.write_text(fault + path.read_text())
+    with pytest.raises(CheckpointError, match="chat template of this checkpoint"):
+        load_backend(files_of(folder), Placement())
 
 
 def test_a_template_with_the_prompt_before_the_image_is_refused(copied):

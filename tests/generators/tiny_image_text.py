@@ -17,6 +17,8 @@ _PARTS = (
     "{% else %}{{ c['text'] }}{% endif %}{% endfor %}END\n{% endfor %}{% if add_generation_prompt %}STARTassistant\n"
     "{% endif %}"
 )
+BROKEN_TEMPLATES = ("{{ 1 / 0 }}", "{{ 'a' * 10 ** 30 }}", "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}")
+"""What a chat template may hold that fails whatever it is given."""
 _SQUARE = {"height": SIZE, "width": SIZE}
 
 
