@@ -36,7 +36,7 @@ from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_qu
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.evidence import add_detectable_changes, too_weak
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.paired.comparisons import cell_effects
+from plumbline.metrics.paired.comparisons import cell_effects, compared_skew
 from plumbline.metrics.paired.effects import SideNames
 from plumbline.metrics.registry import METRICS
 from plumbline.metrics.text_space import TEXT
@@ -395,7 +395,8 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     """Return what became of each number, and what is told first on top.
 
     There is evidence of a change where q is below `significance`, of paired comparisons and of those from two intervals
-    alike. Of a metric with a headline definition only that one counts, and only checkpoints as they are: what a
+    alike. Of a metric with a headline definition only that one counts (of Max Skew the smoothed one where a side leaves
+    out pairs, see `plumbline.metrics.paired.comparisons.compared_skew`), and only checkpoints as they are: what a
     mitigation does is judged elsewhere.
 
     Parameters
@@ -411,7 +412,9 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
         The rows with a last column `verdict`, one of `VERDICTS` or null: not tested, or not told. Sorted by verdict,
         then by the change as a multiple of what is allowed, then of the half of its interval that is towards 0.
     """
-    headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
+    by = ["model_old", "model_new", *(name for name in KEYS if name != "definition")]
+    usual = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
+    headline = pl.when(pl.col("metric") == "max_skew").then(compared_skew(by)).otherwise(usual)
     limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
     eligible = (pl.col("condition") == BEFORE) & (headline.is_null() | (pl.col("definition") == headline))
     old, new = (pl.col(name).fill_nan(None).is_not_null() for name in ("value_old", "value_new"))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from plumbline.language.registry import LANGUAGE_METRICS
+from plumbline.metrics.paired.comparisons import SMOOTHED_SKEW
 from plumbline.metrics.registry import METRICS
 from plumbline.provenance.diff import (
     APPEARED,
@@ -308,7 +309,8 @@ def change_title(row: Row) -> str:
     """Return what a row of a diff is of: `max skew, crime labels, by race`."""
     metric = row["metric"]
     parts = [metric.replace("_", " ")]
-    parts += [row["definition"].replace("_", " ")] if metric not in METRICS | LANGUAGE_METRICS else []
+    another = metric not in METRICS | LANGUAGE_METRICS or (metric, row["definition"]) == ("max_skew", SMOOTHED_SKEW)
+    parts += [row["definition"].replace("_", " ")] if another else []
     parts += [event_title(row["event"], row["suite"])] if row["event"] else []
     parts += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
     parts += [group_title(row["group"])] if row["group"] else []

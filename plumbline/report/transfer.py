@@ -9,6 +9,7 @@ from itertools import product
 import polars as pl
 
 from plumbline.catalog.suites import TASK_EVENTS, TASKS, VARIANT_SUITES
+from plumbline.metrics.paired.comparisons import SMOOTHED_SKEW, compared_skew
 from plumbline.metrics.paired.mitigations import IMPROVED, UNDEFINED, WORSENED
 from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.numbers import (
@@ -130,7 +131,7 @@ class Tried:
         """Return the axes, whichever groups they compare, and harm rates that it makes worse.
 
         An axis is worse where any reading of it is, unless Max Skew says that it improves; of several readings it is
-        Max Skew, else the surest.
+        Max Skew, else the surest. Which definition of it speaks, says `with_compared_skew`.
         """
         return self.of(*JUDGED, verdict=WORSENED) + self.by_other_readings(WORSENED)
 
@@ -169,13 +170,18 @@ def is_gap(row: Row) -> bool:
     return axis_of(row) in SIX_AXES or (own and not is_composite(attribute or ""))
 
 
+def with_compared_skew(transfer: pl.DataFrame) -> pl.DataFrame:
+    """Add `compared_skew`: which definition of Max Skew an axis is judged by, that without pairs left out."""
+    by = ["condition", "model", "dataset", "kind", "suite", "attribute", "event"]
+    return transfer.with_columns(compared_skew=compared_skew(by))
+
+
 def block_of(row: Row) -> str | None:
-    """Return the block of a row; None for a further reading of an axis, which only the list shows."""
+    """Return the block of a row `with_compared_skew`; None for a further reading of an axis, which the list shows."""
     if row["suite"] in VARIANT_SUITES:
         return None
     if row["kind"] == "axis":
-        main = row["metric"] == "max_skew" and row["definition"] == "mean_over_pairs"
-        return "axis" if main else None
+        return "axis" if row["metric"] == "max_skew" and row["definition"] == row["compared_skew"] else None
     if row["kind"] == "cost":
         return "retrieval" if row["metric"].startswith("retrieval") else "accuracy"
     return str(row["kind"])
@@ -183,7 +189,8 @@ def block_of(row: Row) -> str | None:
 
 def tried(transfer: pl.DataFrame, *, dataset: str, model: str, leaking: Sequence[str] = ()) -> list[Tried]:
     """Return what was tried on a checkpoint and dataset, in the order of the methods and then by id."""
-    rows = transfer.filter(pl.col("dataset") == dataset, pl.col("model") == model).to_dicts()
+    of_cell = transfer.filter(pl.col("dataset") == dataset, pl.col("model") == model)
+    rows = with_compared_skew(of_cell).to_dicts()
     order = list(METHODS)
     ids = {(row["condition"], row["method"]) for row in rows}
     ranked = sorted(ids, key=lambda i: (order.index(i[1]) if i[1] in order else len(order), i[1], i[0]))
@@ -252,7 +259,8 @@ def row_title(row: Row) -> str:
         case "retrieval_r_precision":
             return _retrieval("R-precision", row["definition"])
     if row["kind"] == "axis":
-        return f"{attribute_title(row['attribute'] or 'all images')}: {_short(row)}"
+        smoothed = ", smoothed" if row["definition"] == SMOOTHED_SKEW else ""
+        return f"{attribute_title(row['attribute'] or 'all images')}: {_short(row)}{smoothed}"
     return _short(row)
 
 
@@ -261,7 +269,7 @@ def row_words(row: Row) -> str:
     event = event_title(row["event"] or "", row["suite"])
     match row["metric"]:
         case "max_skew":
-            smoothed = "smoothed " if row["definition"] == "smoothed" else ""
+            smoothed = "smoothed " if row["definition"] == SMOOTHED_SKEW else ""
             return f"{smoothed}{attribute_title(row['attribute'] or '')} skew in {_task(row)}"
         case "harm_rate" if row["event"] == "mean_of_tasks":
             return "the mean harm rate of the three tasks"

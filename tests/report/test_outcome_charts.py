@@ -209,6 +209,15 @@ def test_an_effect_a_pair_event_and_single_attribute_under_its_factor(effects):
     assert valid(chart)
 
 
+def test_effects_on_skews_of_other_pairs_are_those_on_the_smoothed_one(effects):
+    left_out = pl.lit("first: 3 of 21 pairs undefined: no event in one group of the pair")
+    plain = (pl.col("event") == "crime") & (pl.col("attribute") == "race") & (pl.col("definition") != "smoothed")
+    partial = effects.with_columns(reason=pl.when(plain & (pl.col("level_first") == "small")).then(left_out))
+    said = [record["compared"] for record in drawn(factor_effects(partial, Reading(), "faces"))]
+    assert [text for text in said if "smoothed" in text] == ["smoothed, 1.0 against 1.2"]
+    assert len(said) == len(PAIRS) * len(EVENTS) * 2
+
+
 def test_effects_that_chance_may_explain_are_hollow(effects):
     chart = factor_effects(effects.with_columns(q=pl.lit(0.4)), Reading(), "faces")
     assert len(values(chart, "hollow")) == len(drawn(chart)) > 0

@@ -9,7 +9,7 @@ from plumbline.mitigations.settings import METHODS
 from plumbline.report import Reading
 from plumbline.report.chapters.mitigations import glance_listing
 from plumbline.report.recommendation import advice, first_to_try, foremost, recommended
-from plumbline.report.transfer import tried
+from plumbline.report.transfer import row_title, row_words, tried
 from plumbline.report.vocabulary import listed
 
 BETTER, WORSE, SAME = -0.4, 0.3, 0.02
@@ -166,7 +166,18 @@ def skews(verdict, *values):
 def test_changes_of_every_unit_are_among_the_foremost():
     rows = skews("worsened", 0.9, 0.8, 0.7)
     harm = transfer_row("m", "d", "c", "saner", value=0.02, **(HARM | {"verdict": "worsened"}))
-    assert [row["value"] for row in foremost([*rows, harm], 3)] == [0.9, 0.02, 0.8]
+    known = [row | {"compared_skew": "mean_over_pairs"} for row in [*rows, harm]]
+    assert [row["value"] for row in foremost(known, 3)] == [0.9, 0.02, 0.8]
+
+
+def test_skews_of_other_pairs_than_before_are_judged_by_the_smoothed_one():
+    few = "before: 8 of 9 pairs undefined: no event in one group of the pair"
+    smoothed = GENDER_CRIME | {"definition": "smoothed", "value_before": 27.0}
+    partial = [(GENDER_CRIME | {"reason": few, "value_before": 24.0}, 10 * BETTER), (smoothed, SAME)]
+    assert "there is no evidence" in advice(candidates(a=partial), Reading())
+    (one,) = candidates(a=[*partial[:1], (smoothed, BETTER)])
+    assert [row_words(row) for row in one.closed] == ["smoothed gender skew in crime labels"]
+    assert row_title(one.closed[0]) == "gender: crime labels, smoothed"
 
 
 def test_what_closes_a_gap_in_own_words_is_not_said_to_improve_nothing():

@@ -8,9 +8,11 @@ import pytest
 from rich.console import Console
 
 from orchestration.compared import print_changes
+from plumbline.metrics.paired import comparisons
 from plumbline.provenance.diff import DIFF_SCHEMA, FLIP_SCHEMA, judged
+from plumbline.reasons import reason
 from plumbline.report import render
-from plumbline.report.changes import LONGEST, Changes
+from plumbline.report.changes import LONGEST, Changes, change_title
 from plumbline.report.html import render_changes
 
 HOSTILE = "<script>alert(1)</script>"
@@ -80,6 +82,30 @@ def test_numbers_without_evidence_are_shown_by_how_near_they_come():
     assert [row[0].split(", ")[1] for row in listing.rows][:4] == ["e8", "e7", "e6", "e5"]
     assert (len(listing.rows), listing.note) == (10, "The first 10 of 12.")
     assert "+0.10 [0.05" in in_the_terminal(changes(rows[:1]))
+
+
+LEFT_OUT = "new: 8 of 9 pairs undefined: no event in one group of the pair"
+
+
+@pytest.mark.parametrize("after", [23.9, float("nan")])
+def test_skews_of_other_pairs_than_before_are_told_by_the_smoothed_one(after):
+    plain = difference(value_new=after, value=after - 0.5, worse=after - 0.5, reason=LEFT_OUT)
+    smoothed = difference(
+        definition="smoothed", value_old=27.8, value_new=22.6, value=-5.2, ci_low=-8.0, ci_high=-3.0, worse=-5.2
+    )
+    elsewhere = difference(attribute="gender", definition="smoothed", value=9.0, worse=9.0)
+    found = changes([plain, smoothed, elsewhere])
+    assert (found.regressed, found.state) == (0, "clear")
+    told = found.differences.drop_nulls("verdict")
+    assert told.select("attribute", "definition", "verdict").rows() == [("race", "smoothed", "better")]
+    assert change_title(told.row(0, named=True)) == "max skew, smoothed, crime labels, by race"
+    # Where the smoothed one is none either, the other stays, with its reason.
+    assert changes([plain, smoothed | {"value": float("nan")}]).differences["definition"][0] == "mean_over_pairs"
+
+
+@pytest.mark.parametrize("name", ["undefined_pairs", "undefined_pairs_of_side"])
+def test_pairs_that_are_left_out_are_known_by_what_their_reasons_say(name):
+    assert comparisons._PAIRS_LEFT_OUT in str(reason(name, side="new", undefined=8, pairs=9))
 
 
 UNKNOWN = "crime on faces|clip, since its prompts changed"

@@ -180,7 +180,28 @@ def _share(metric: str, definition: str, tests: int = 1) -> Statistic:
 
 
 HARM = _share("harm_rate", "top1")
-SKEW_EFFECTS = tuple(skew for skew in SKEW_STATISTICS if skew.definition in ("mean_over_pairs", "smoothed"))
+PLAIN_SKEW, SMOOTHED_SKEW = "mean_over_pairs", "smoothed"
+SKEW_EFFECTS = tuple(skew for skew in SKEW_STATISTICS if skew.definition in (PLAIN_SKEW, SMOOTHED_SKEW))
+_PAIRS_LEFT_OUT = "pairs undefined"
+"""What the reasons `undefined_pairs` and `undefined_pairs_of_side` say."""
+
+
+def compared_skew(by: Sequence[str]) -> pl.Expr:
+    """Return which definition of Max Skew tells how two sides differ: the mean over pairs, or the smoothed skew.
+
+    Where a side leaves out pairs, since a group never has the event, its mean is of other pairs than the other side's:
+    two such numbers say nothing of each other. The smoothed skew is of all pairs on both sides.
+
+    Parameters
+    ----------
+    by : sequence of str
+        Columns that name what is compared, besides the definition.
+    """
+    skew, definition, value = pl.col("metric") == "max_skew", pl.col("definition"), pl.col("value")
+    left_out = pl.col("reason").fill_null("").str.contains(_PAIRS_LEFT_OUT, literal=True)
+    partial = (skew & (definition == PLAIN_SKEW) & left_out).any().over(by)
+    whole = (skew & (definition == SMOOTHED_SKEW) & ~left_out & value.is_finite().fill_null(value=False)).any().over(by)
+    return pl.when(partial & whole).then(pl.lit(SMOOTHED_SKEW)).otherwise(pl.lit(PLAIN_SKEW))
 
 
 def outcome_answers(answered: Predictions) -> PairedAnswers:

@@ -95,7 +95,7 @@ def _gap(row: Row, reading: Reading) -> Finding:
     attribute, tone = attribute_title(row["attribute"]), tone_of(row, reading, "difference")
     short = f"no evidence of a gap in markedness by {attribute}"
     if tone == "difference":
-        short = f"{sentence_start(attribute)}: some groups have to be named"
+        short = f"markedness differs by {attribute}: some groups have to be named"
     finding = finding_of(row, reading, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short)
     return replace(finding, value_text=f"{number(row['value'])} points", strength=finding.strength / 100)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.catalog.suites import VARIANT_SUITES
+from plumbline.metrics.paired.comparisons import SMOOTHED_SKEW, compared_skew
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.dots import Dot, Rows, Series, dots
@@ -16,12 +17,15 @@ from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import EVENT_ORDER, attribute_title, event_title, is_composite
 
+_COMPARED = ("factor", "level_first", "level_second", "held", "first", "second")
 FACTOR_TITLES = {"size": "model size", "data_amount": "training data", "data_source": "data source"}
 
 
 def effect_rows(effects: pl.DataFrame, dataset: str) -> pl.DataFrame:
-    """Return the plain Max Skew effects of a dataset: default definition, main suites, single attributes."""
-    rows = where(effects, metric="max_skew", definition="mean_over_pairs", dataset=dataset)
+    """Return the Max Skew effects of a dataset: main suites, single attributes, the definition that compares all."""
+    by = [*_COMPARED, "dataset", "suite", "attribute", "event"]
+    of_skew = where(effects, metric="max_skew", dataset=dataset)
+    rows = of_skew.filter(pl.col("definition") == compared_skew(by))
     attributes = [a for a in rows["attribute"].drop_nulls().unique().to_list() if not is_composite(a)]
     return rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)), pl.col("attribute").is_in(attributes))
 
@@ -83,7 +87,8 @@ def _dot(row: Row, reading: Reading) -> Dot:
         panel=event_title(row["event"]),
         series=attribute_title(row["attribute"]),
     )
-    return dot.saying(compared=f"{number(row['value_first'])} against {number(row['value_second'])}")
+    smoothed = "smoothed, " if row["definition"] == SMOOTHED_SKEW else ""
+    return dot.saying(compared=f"{smoothed}{number(row['value_first'])} against {number(row['value_second'])}")
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
@@ -139,7 +144,8 @@ def effect_listing(rows: pl.DataFrame) -> Listing:
             _number(row, "value"),
             interval(row["ci_low"], row["ci_high"]),
             bare_p(row["q"]),
-            f"{_number(row, 'value_first')} → {_number(row, 'value_second')}",
+            f"{_number(row, 'value_first')} → {_number(row, 'value_second')}"
+            + (", smoothed" if row["definition"] == SMOOTHED_SKEW else ""),
         )
         for row in ordered.to_dicts()
     ]
@@ -163,7 +169,9 @@ CHAPTER = Chapter(
             "Effects of a factor",
             "The number of the first checkpoint minus that of the second, for every pair that differs in exactly one "
             "of the factors that the audit file gives. Intervals: paired BCa, both checkpoints' answers to an image "
-            "are drawn together. q: Benjamini–Hochberg over all effects on one metric and definition.",
+            "are drawn together. Where one of the two leaves out pairs of groups, since one never has the event, both "
+            "are the smoothed skew, which is of all pairs. q: Benjamini–Hochberg over all effects on one metric and "
+            "definition.",
         ),
     ),
 )

@@ -37,6 +37,7 @@ from plumbline.report.transfer import (
     row_words,
     tried,
     undefined_rows,
+    with_compared_skew,
 )
 from plumbline.report.vocabulary import VALENCES, probes, suite_title
 
@@ -287,7 +288,9 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
             _sign(row),
             row["reason"] or "",
         )
-        for row in sorted(rows.to_dicts(), key=lambda r: (r["condition"], block_of(r) is None, place(r)))
+        for row in sorted(
+            with_compared_skew(rows).to_dicts(), key=lambda r: (r["condition"], block_of(r) is None, place(r))
+        )
     ]
     heads = ("Mitigation", "Method", "What", "Metric", "Before → after", "Change", "Interval of the change", "q", "n")
     return Listing((*heads, "Verdict", "Note"), shown, frozenset({4, 5, 6, 7, 8}))

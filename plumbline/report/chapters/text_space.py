@@ -14,8 +14,7 @@ from plumbline.report.charts.estimates import MOST_MODELS, STYLES, estimates
 from plumbline.report.evidence import evidence, titled
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import estimate
-from plumbline.report.numbers import MINUS, percent
+from plumbline.report.numbers import MINUS, confidence, interval, number, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import DIMENSIONS
@@ -184,10 +183,12 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
     least = min(known, key=lambda row: row["value"])
     share = f"{len(apart)} of {len(known)}"
     of = f"{least['group']} {least['attribute']}"
+    adjusted = "selection-adjusted " if reading.selection else ""
+    ends = f"{adjusted}{confidence(reading.confidence)} CI {interval(least['ci_low'], least['ci_high'])}"
     sentence = (
         f"{model}: evidence in {share} traits and poles that its text space holds words closer to their own pole than "
         f"to the other; "
-        f"the smallest gap of mean cosines is {estimate(least)}, of {of}."
+        f"the smallest gap of mean cosines is {number(least['value'])} ({ends}), of {of}."
     )
     tone = "difference" if apart else "none"
     short = f"positive and negative words apart in {share} poles" if apart else "positive and negative words apart"
