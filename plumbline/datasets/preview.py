@@ -115,7 +115,8 @@ def preview(
     refused = by_label.quarantine
     many, readable = float(refused.height), by_label.records
     if seen is not None:
-        bad = seen.quarantine.join(refused, on=["path", "line", "code"], how="anti", nulls_equal=True)
+        # A row is refused once, whatever else is wrong with its image.
+        bad = seen.quarantine.join(refused, on=["path", "line"], how="anti", nulls_equal=True)
         refused = pl.concat([refused, bad])
         if bad.height:  # groups form without them
             unreadable = set(bad["path"])

@@ -104,13 +104,21 @@ def _columns(path: Path, _written: int, array: str, *names: str) -> frozenset[st
 
 
 def stored_files(path: Path, settings: EmbeddingsSettings) -> StoredFiles:
-    """Return the files with embeddings of a path: a file, or a folder of them; none of either where there are none."""
+    """Return the files with embeddings of a path: a file, or a folder of them; none of either where there are none.
+
+    Raises
+    ------
+    EncodingError
+        If one that is named as a part of embeddings is a pipe, a folder or the like.
+    """
     if path.is_file():
         listed = [path]
     else:
         listed = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else []
     images = sorted(path.glob(f"{_IMAGES}/{_IMAGES}_*.npy"), key=_part_number)
     texts = sorted(path.glob(f"{_TEXTS}/{_TEXTS}_*.npy"), key=_part_number)
+    if odd := [each for each in (*images, *texts) if not each.is_file()]:
+        raise EncodingError("this is no file", where=odd[0], found="a folder, a pipe or a device", expected="an npy")
     for each in listed:
         if each.suffix in _SUFFIXES:
             there = _columns(each, each.stat().st_mtime_ns, settings.vector, settings.image, settings.text)

@@ -126,8 +126,11 @@ def damage_refused() -> Iterator[None]:
 
 
 def most_bytes() -> int:
-    """Return what the values of a table may take that is read whole: half of the machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    """Return what the values of a table may take that is read whole: a quarter of the machine's memory.
+
+    Who reads it copies it once, so that it takes half for a moment.
+    """
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -194,7 +197,7 @@ def _table_too_large(size: int, most: int) -> ImageRejected:
         "file_too_large",
         "the table is too large to be read whole",
         found=f"{size} bytes or more",
-        expected=f"at most {most} bytes, half of this machine's memory",
+        expected=f"at most {most} bytes, a quarter of this machine's memory",
         hint="split the table, and leave out columns that nothing reads",
     )
 

@@ -543,4 +543,6 @@ def _listed(folder: Path) -> dict[str, str]:
                 expected="a line a file",
             )  # fmt: skip
         listed[parts["path"]] = parts["sha256"]
+    if not listed:
+        raise StorageError("this checksum file names no file", where=path, expected="what `plumbline export` wrote")
     return listed

@@ -13,6 +13,7 @@ from bad_input_rows import DECODED_RIGHT, HEADER, LABELS, QUARANTINED, SOUND, WO
 from written_pictures import encoded, noise
 
 from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.preview import preview
 from plumbline.datasets.records import Ingested
 from plumbline.datasets.registry import reader_for
 from plumbline.images.decoding import decode
@@ -82,6 +83,12 @@ def test_bad_input_is_quarantined_with_line_found_and_expected_and_stops_nothing
     assert bad.found in str(refusal["found"])
     assert bad.expected in str(refusal["expected"])
     assert refusal["expected"]
+    # Seen beforehand, as `plumbline check` does, the same rows are refused, each once.
+    seen = preview(reader_for("fairface"), root, dataset="faces", balance={}, most_refused=1.0)
+    assert (
+        seen.refused.select("path", "line").sort("line").equals(ingested.quarantine.select("path", "line").sort("line"))
+    )
+    assert seen.refused_share == pytest.approx(ingested.quarantine.height / ingested.listed)
 
 
 @pytest.mark.parametrize("row", DECODED_RIGHT)

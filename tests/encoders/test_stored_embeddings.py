@@ -5,6 +5,7 @@ The layouts are those that clip-retrieval writes (rom1504/clip-retrieval, clip_r
 """
 
 import io
+import os
 import re
 import struct
 import zipfile
@@ -279,6 +280,14 @@ def test_what_a_header_says_is_refused_before_anything_is_allocated(tmp_path, ar
     (tmp_path / "img_emb" / "img_emb_01.npy").write_bytes(array)
     with pytest.raises(EncodingError, match=r"img_emb_01\.npy"):
         stored_embeddings._read(tmp_path / "img_emb" / "img_emb_01.npy", "image_path", EmbeddingsSettings())
+
+
+def test_a_pipe_among_the_parts_is_refused_without_waiting_for_it(tmp_path):
+    clip_retrieval(tmp_path, PATHS, VECTORS)
+    (tmp_path / "img_emb" / "img_emb_01.npy").unlink()
+    os.mkfifo(tmp_path / "img_emb" / "img_emb_01.npy")
+    with pytest.raises(EncodingError, match=r"this is no file[\s\S]*img_emb_01\.npy"):
+        stored_embeddings.embedding_contents(tmp_path, EmbeddingsSettings())
 
 
 def test_names_of_no_letters_and_an_encrypted_npz_are_refused(tmp_path):

@@ -120,6 +120,12 @@ def test_a_file_that_is_named_twice_is_refused(bundle):
         verify_folder(bundle)
 
 
+def test_a_list_of_no_file_is_refused(tmp_path):
+    (tmp_path / CHECKSUMS).touch()
+    with pytest.raises(StorageError, match="names no file"):
+        verify_folder(tmp_path)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root lists every folder")
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(bundle):
     (bundle / "shut").mkdir(mode=0)
