@@ -305,6 +305,9 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Mapping[str, str]) -> I
     if old.rows.is_empty() or new.rows.is_empty():
         yield from causes
         return
+    stored = [None if side.stored is None else side.stored.details.get("checkpoint") for side in (old, new)]
+    if old.model == new.model and "the checkpoint" not in causes and None not in stored and stored[0] != stored[1]:
+        causes.append("the checkpoint, but for its weights: its tokenizer, image processor or configuration")
     causes += changed.values()
     if _is_cell(old) and _is_cell(new):
         causes += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))

@@ -23,6 +23,7 @@ from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS
 from plumbline.encoders.sharding import CacheStats
 from plumbline.encoders.stored_embeddings import StoredEmbeddings
+from plumbline.encoders.text_lengths import too_long
 from plumbline.errors import StorageError
 from plumbline.reasons import in_words
 from plumbline.recording import unrecorded
@@ -58,8 +59,14 @@ def text_embeddings(
     }
     # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
     embedded: dict[str, Embedded] = {}
+    # What an encoder does not take matters where a suite that is asked has it, see `StoredPrompts.read`.
+    tokens_of = getattr(encoder, "too_long", lambda _: {})
+    unread = {text: tokens for texts in texts_of.values() for text, tokens in tokens_of(texts).items()}
     if isinstance(encoder, StoredEmbeddings):
-        texts_of = {name: there for name, texts in texts_of.items() if (there := encoder.known(texts))}
+        texts_of = {name: encoder.known(texts) for name, texts in texts_of.items()}
+    texts_of = {
+        name: there for name, texts in texts_of.items() if (there := tuple(t for t in texts if t not in unread))
+    }
     if family.logit not in WITHOUT_VECTORS:
         embedded = {
             name: embed_texts(cast(DualEncoder, encoder), texts_of[name], workspace.shards) for name in texts_of
@@ -68,6 +75,7 @@ def text_embeddings(
     work = CacheStats.together([each.work for each in embedded.values()]).counters() | {"images_or_texts": len(array)}
     details = {
         "texts": [text for texts in texts_of.values() for text in texts],
+        "too_long": unread,
         # By suite, in the order of the texts: how many they are, and the digest of their embeddings.
         "embedded": {
             name: [len(texts_of[name]), digest_bytes(each.array.tobytes())] for name, each in embedded.items()
@@ -147,8 +155,15 @@ class StoredPrompts:
         ------
         StorageError
             If one was not embedded.
+        EncodingError
+            If one is longer than the encoder takes.
         """
-        if lacking := self.lacking(texts):
+        lacking = self.lacking(texts)
+        of_long = self.stored.details.get("too_long", {})
+        if long := [text for text in lacking if text in of_long]:
+            many = f"; {len(long)} of {len(texts)} prompts are too long" if len(long) > 1 else ""
+            raise too_long(long[0], f"{of_long[long[0]]} tokens{many}")
+        if lacking:
             raise StorageError(
                 "the stored prompts are of another version of the suites",
                 found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",

@@ -11,9 +11,11 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT
 from plumbline.checkpoints.addresses import STORED, parse_address
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.commands.places import dataset_place, here
+from plumbline.commands.suites import encoder_files
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.entries import Predictions
@@ -24,6 +26,7 @@ from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_contents, stored_images
 from plumbline.encoders.stored_predictions import stored_tables, table_of_dataset
+from plumbline.encoders.text_lengths import text_lengths
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
@@ -135,10 +138,32 @@ def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
             architecture_summary(
                 encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=home / "sizes"
             )
-            wrong[encoder] = ""
+            wrong[encoder] = _too_long(audit, encoder)
         except PlumblineError as error:
             wrong[encoder] = str(error)
     return wrong
+
+
+def _too_long(audit: Audit, encoder: str) -> str:
+    """Return which prompts that an encoder is asked are longer than it takes; empty where it takes, or cuts, them all.
+
+    Suites whose words depend on the dataset are left out: their classes are a few words.
+    """
+    asked = dict.fromkeys(name for (_, model), suites in audit.cells.items() if model == encoder for name in suites)
+    suites = [audit.suite(name) for name in asked if name not in (ZERO_SHOT, *TRIDENT_SUITES)]
+    lengths = text_lengths(encoder_files(audit, encoder), [*dict.fromkeys(t for suite in suites for t in suite.texts)])
+    if lengths is None or lengths.cuts:
+        return ""
+    tokens = {long.text: long.tokens for long in lengths.too_long}
+    wrong = []
+    for suite in suites:
+        if beyond := [text for text in suite.texts if text in tokens]:
+            longest = max(beyond, key=tokens.__getitem__)
+            wrong.append(
+                f"{len(beyond)} prompts of the suite `{suite.id}` are longer than the {lengths.limit} tokens that this "
+                f"encoder takes, such as `{longest}` with {tokens[longest]}"
+            )
+    return "\n".join(wrong)
 
 
 def _wrong_stored(audit: Audit, encoder: str, previews: Mapping[str, Preview], *, home: Path) -> str:

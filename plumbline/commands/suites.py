@@ -146,7 +146,7 @@ def _lengths(
     named = encoders if encoders is not None else [*audit.used_encoders] if audit is not None else []
     for name in named:
         try:
-            lengths = text_lengths(_files(audit, name), suite.texts)
+            lengths = text_lengths(encoder_files(audit, name), suite.texts)
         except PlumblineError as error:
             if encoders is not None:
                 raise
@@ -155,7 +155,8 @@ def _lengths(
         yield name, lengths or "reads stored predictions: no text is tokenized"
 
 
-def _files(audit: Audit | None, name: str) -> CheckpointFiles:
+def encoder_files(audit: Audit | None, name: str) -> CheckpointFiles:
+    """Return the files of an encoder of an audit file, or of a folder or configuration by its own name."""
     fetched = default_home() / "checkpoints"
     entry = None if audit is None else audit.encoders.get(name)
     if entry is None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from plumbline.errors import EncodingError
+
 if TYPE_CHECKING:
     from plumbline.checkpoints.folders import CheckpointFiles
 
@@ -71,6 +73,17 @@ def text_lengths(files: CheckpointFiles, texts: Sequence[str]) -> TextLengths | 
     times = Counter(tokens.values())
     alike = sum(times[read] > 1 for read in tokens.values())
     return TextLengths(max(counted.values(), default=0), counter.limit, counter.cuts, too_long, alike)
+
+
+def too_long(text: str, found: str, expected: str | None = None) -> EncodingError:
+    """Return the error of a text that an encoder does not take."""
+    return EncodingError(
+        "a text is longer than this encoder takes",
+        where=text,
+        found=found,
+        expected=expected,
+        hint="`plumbline suite NAME` counts the tokens of its prompts to each encoder: shorten them, or leave it out",
+    )
 
 
 def _lost(text: str, counter: TokenCounter) -> str:

@@ -13,7 +13,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
 from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
-from plumbline.encoders.text_lengths import TokenCounter
+from plumbline.encoders.text_lengths import TokenCounter, too_long
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.version import library_version
@@ -325,14 +325,17 @@ class TransformersEncoder(TorchEncoder):
         ids: torch.Tensor = self._tokenizer([text], return_tensors="pt")["input_ids"]
         return ids.to(self.device)
 
+    def too_long(self, texts: Sequence[str]) -> dict[str, int]:
+        """Return the texts that are longer than this encoder takes -> their tokens."""
+        return {text: tokens for text, tokens in zip(texts, self._lengths(texts)) if tokens > self._context}
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._tokenizer(list(texts))["input_ids"]]
+
     def _require_room(self, texts: Sequence[str]) -> int:
         """Return the number of tokens of the longest text; raises EncodingError if it is too long."""
-        lengths = [len(ids) for ids in self._tokenizer(list(texts))["input_ids"]]
-        if max(lengths) > self._context:
-            raise EncodingError(
-                "a text is longer than this encoder takes",
-                where=texts[int(np.argmax(lengths))],
-                found=f"{max(lengths)} tokens",
-                expected=f"at most {self._context}",
-            )
-        return max(lengths)
+        lengths = self._lengths(texts)
+        longest = int(np.argmax(lengths))
+        if lengths[longest] > self._context:
+            raise too_long(texts[longest], f"{lengths[longest]} tokens", f"at most {self._context}")
+        return lengths[longest]

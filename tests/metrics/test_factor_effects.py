@@ -11,9 +11,17 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
+from plumbline.metrics.disparities import PARITY
 from plumbline.metrics.outcomes import outcome_rows
 from plumbline.metrics.paired.comparisons import EFFECT_SCHEMA, factor_effects, factor_pairs
-from plumbline.metrics.paired.effects import clustered_homogeneity_p_value, homogeneity_p_value
+from plumbline.metrics.paired.effects import (
+    Comparison,
+    PairedAnswers,
+    clustered_homogeneity_p_value,
+    homogeneity_p_value,
+    paired_rows,
+    unseen_variance,
+)
 from plumbline.metrics.predictions import EventPredictions as EventAnswers
 from plumbline.metrics.predictions import Predictions, predictions_of
 from plumbline.statistics.groups import Groups
@@ -279,12 +287,44 @@ def test_copies_in_sets_do_not_make_groups_differ():
         np.repeat(hits, 8, axis=1), np.repeat(codes, 8), n_groups=3, resamples=4000, permutations=1,
         rng=np.random.default_rng(0), clusters=np.repeat(np.arange(300), 8),
     )  # fmt: skip
-    found = clustered_homogeneity_p_value(copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes)
+    unseen = np.full((1, 3), 1e-4)
+    found = clustered_homogeneity_p_value(
+        copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes, unseen=unseen
+    )
     assert found == pytest.approx(expected, rel=0.25) and 0.02 < expected < 0.5
     assert homogeneity_p_value(copies.counts, copies.sizes) < 0.1 * expected
     constant = [np.zeros((1, 3), int), np.full(3, 9), np.zeros((1, 3, 5)), np.full((3, 5), 9.0)]
-    assert clustered_homogeneity_p_value(*constant) == 1.0
-    assert clustered_homogeneity_p_value(constant[0], np.array([9, 0, 0]), *constant[2:]) == 1.0
+    assert clustered_homogeneity_p_value(*constant, unseen=unseen) == 1.0
+    assert clustered_homogeneity_p_value(constant[0], np.array([9, 0, 0]), *constant[2:], unseen=unseen) == 1.0
+
+
+@pytest.mark.parametrize("rates", [(0.0, 1.0), (0.0, 0.1, 1.0), (1.0, 0.0, 0.0), (1.0, 1.0), (0.0, 0.0, 0.0)])
+@pytest.mark.parametrize("tests", [1, 5])
+def test_groups_that_always_or_never_have_an_event_differ_from_others_and_not_from_each_other(rates, tests):
+    """Twenty people a group, three pictures each: no resample of people changes a rate of 0 or 1."""
+    people = np.repeat(np.arange(20 * len(rates)), 3)
+    codes = people // 20
+    hit = (people % 20 < np.array(rates)[codes] * 20)[None]
+    scores, groups = (hit if tests == 1 else hit * tests), Groups("badge", tuple("abc"[: len(rates)]), codes)
+    drawn = draw_answers(
+        scores, codes, n_groups=len(rates), resamples=500, permutations=1, rng=np.random.default_rng(0), clusters=people
+    )
+    p = clustered_homogeneity_p_value(
+        drawn.counts, drawn.sizes, drawn.resampled, drawn.resampled_sizes,
+        unseen=unseen_variance(scores, groups, people),
+    )  # fmt: skip
+    assert p < 1e-6 if len(set(rates)) > 1 else p == 1.0
+
+
+def test_an_effect_between_groups_that_never_and_always_have_an_event_is_found_in_sets():
+    people = np.repeat(np.arange(60), 3)
+    groups = Groups("badge", ("blue", "green", "red"), people // 20)
+    before, after = people % 2 == 0, groups.codes == 2
+    answers = PairedAnswers({"new": {("crime",): after}, "old": {("crime",): before}}, people)
+    comparison = Comparison((("crime",),), groups, (PARITY,), {})
+    ((_, row),) = paired_rows(answers, [comparison], [("new", "old")], named=("test",), settings=MetricSettings())
+    assert row["value"] == 1.0 and row["p"] < 0.01
+    assert row["ci_low"] > 0.5 and "new" not in (row["reason"] or "")
 
 
 def test_groups_that_differ_are_told_from_groups_that_may_be_alike():

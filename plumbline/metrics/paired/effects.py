@@ -165,7 +165,12 @@ def homogeneity_p_value(
 
 
 def clustered_homogeneity_p_value(
-    counts: NDArray[np.int64], totals: NDArray[np.int64], resampled: NDArray, resampled_totals: NDArray
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    resampled: NDArray,
+    resampled_totals: NDArray,
+    *,
+    unseen: NDArray[np.float64],
 ) -> float:
     """Return the p of Wald's test of homogeneity across groups of clustered images; else as `homogeneity_p_value`.
 
@@ -174,6 +179,8 @@ def clustered_homogeneity_p_value(
     counts, totals : (e, g), (g,) int
     resampled, resampled_totals : (e, g, r), (g, r)
         The same in resamples of whole clusters, whose covariance is that of the rates.
+    unseen : (e, g) float
+        Variance of a rate that no resample changes, see `unseen_variance`.
     """
     from scipy.special import chdtrc
 
@@ -183,12 +190,26 @@ def clustered_homogeneity_p_value(
     rates = counts[:, seen] / totals[seen]
     drawn = resampled[:, seen].astype(np.float64) / resampled_totals[seen]
     p_values = [1.0]
-    for rate, spread in zip(rates, drawn):
+    for rate, spread, least in zip(rates, drawn, unseen[:, seen]):
         gaps, covariance = rate[1:] - rate[0], np.atleast_2d(np.cov(spread[1:] - spread[0]))
+        # A group that always, or never, has the event differs from others all the same.
+        added = np.where(spread.var(axis=1) < 1e-12, least, 0.0)
+        covariance = covariance + added[0] + np.diag(added[1:])
         if covariance.any():
             statistic = float(gaps @ np.linalg.pinv(covariance, hermitian=True) @ gaps)
             p_values.append(float(chdtrc(len(gaps), statistic)) * len(rates))
     return min(p_values)
+
+
+def unseen_variance(scores: NDArray[Any], groups: Groups, clusters: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the (e, g) variance that a group's rate may have where all its clusters answer alike.
+
+    That of c clusters of which half a one answered otherwise, by the largest score s that an image got: s² / 2c².
+    """
+    codes = groups.codes
+    sets = np.array([np.unique(clusters[codes == group]).size for group in range(len(groups.names))])
+    largest = scores[:, codes >= 0].max(axis=1, initial=0).astype(np.float64)
+    return (largest[:, None] / np.maximum(sets, 1)) ** 2 / 2
 
 
 # --- Draws of the answers of a side, shared by all pairs and statistics of a comparison.
@@ -224,11 +245,13 @@ class SideDraws:
             self._resampled[statistic] = _drawn_values(statistic, counts, sizes)
         return self._resampled[statistic]
 
-    def homogeneity(self, groups: Groups, *, clustered: bool) -> float:
+    def homogeneity(self, groups: Groups, clusters: NDArray[np.int64] | None) -> float:
         """Return the p of homogeneity across groups."""
-        if clustered:
-            resampled = self.draws.resampled[self.rows]
-            return clustered_homogeneity_p_value(self.counts, self.draws.sizes, resampled, self.draws.resampled_sizes)
+        if clusters is not None:
+            resampled, unseen = self.draws.resampled[self.rows], unseen_variance(self.scores, groups, clusters)
+            return clustered_homogeneity_p_value(
+                self.counts, self.draws.sizes, resampled, self.draws.resampled_sizes, unseen=unseen
+            )
         spread = None if self.scores.dtype == np.bool_ else self.scores[:, groups.codes >= 0].var(axis=1)
         return homogeneity_p_value(self.counts, self.draws.sizes, variances=spread)
 
@@ -252,7 +275,7 @@ class PairedEffects:
     @cached_property
     def homogeneity(self) -> tuple[float, float]:
         """Return each side's p of homogeneity across groups."""
-        first, second = (side.homogeneity(self.groups, clustered=self.clusters is not None) for side in self.sides)
+        first, second = (side.homogeneity(self.groups, self.clusters) for side in self.sides)
         return first, second
 
     def undefined_pairs(self) -> Reasons:
