@@ -99,7 +99,7 @@ def _trained(place: Path, of: str) -> Path | None:
     configured = any((place / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG))
     if configured or not place.is_dir() or any(place.glob("*.safetensors")):
         return None
-    files = sorted(path for path in place.glob("*") if path.suffix in SUFFIXES)
+    files = sorted(path for path in place.glob("*") if path.suffix in SUFFIXES and path.is_file())
     if len(files) > 1:
         raise CheckpointError(
             f"the folder of {of} holds several checkpoints of a training",
@@ -276,5 +276,5 @@ def _as_trained(config: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two of what is nested too deep
         return text

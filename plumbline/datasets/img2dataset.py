@@ -40,6 +40,7 @@ SUCCESS = "success"
 """The `status` of a picture that was got; the others are `failed_to_download` and `failed_to_resize`."""
 
 _SHARD = re.compile(r"[0-9]+")
+_LONGEST_NAME = 4_096  # no system has a longer path
 _MEMBER = re.compile(r"(?P<key>(?:.*/|)[^./][^.]*)\.(?P<suffix>[^/]*)")
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _OF_A_CAPTION = ("file_too_large", "malformed_row", "wrong_encoding")
@@ -213,7 +214,8 @@ class _Shard:
     def _file_of(self, key: str) -> str:
         """Return the picture of a key in the shard's folder; the first format where there is none."""
         paths = [f"{self.name}/{key}.{suffix}" for suffix in FORMAT_COLUMNS]
-        return next((path for path in paths if (self.root / path).exists()), paths[0])
+        # Not `Path.exists`, which raises where a name is longer than any file's.
+        return next((path for path in paths if os.path.exists(self.root / path)), paths[0])  # noqa: PTH110
 
     def _twice(self, row: Row, path: str) -> Refusal:
         what, key = "the key comes twice in the table", printable(row.values["key"])
@@ -320,7 +322,8 @@ def _samples(members: Sequence[TarMember]) -> Iterator[tuple[str | None, list[Ta
     for member in members:
         if member.kind == "folder":
             continue
-        match = _MEMBER.fullmatch(member.name) if member.kind == "file" else None
+        named = member.kind == "file" and len(member.name) <= _LONGEST_NAME
+        match = _MEMBER.fullmatch(member.name) if named else None
         key = match["key"] if match else None
         if together and (key != current or key is None):
             yield current, together

@@ -292,18 +292,23 @@ def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.i
     """
     exact: dict[str, list[int]] = {}
     ending: dict[str, list[int]] = {}
+    wanted = {called for path in records["path"] for called in _called(path)}
+    longest = max(map(len, wanted), default=0)
     for i, name in enumerate(names):
         exact.setdefault(name, []).append(i)
-        for end in _ends(name.replace("\\", "/")):
-            ending.setdefault(end, []).append(i)
+        whole = name.replace("\\", "/")
+        # Of a name that is longer than any path only the parts at its end may be one.
+        tail = whole if len(whole) <= longest else whole[-longest - 1 :].partition("/")[2]
+        for end in _ends(tail):
+            if end in wanted:
+                ending.setdefault(end, []).append(i)
     row_of = np.full(records.height, -1, dtype=np.int64)
     again: dict[str, tuple[str, int, int]] = {}
     loosely: dict[int, set[str]] = {}
     for n, (path, image) in enumerate(records.select("path", "image_id").rows()):
         rows = exact.get(path) or exact.get(image)
         if not rows:
-            stem = path.rpartition(".")[0] if "." in path.rpartition("/")[2] else path
-            called = (path, stem)
+            called = _called(path)
             rows = next((ending[each] for each in called if each in ending), None) or next(
                 (exact[end] for each in called for end in _ends(each) if end in exact), []
             )
@@ -315,6 +320,11 @@ def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.i
             again[path] = (path, rows[0], rows[1])
     of_several = [row for row, paths in loosely.items() if len(paths) > 1]
     return np.where(np.isin(row_of, of_several), -1, row_of), [*again.values()]
+
+
+def _called(path: str) -> tuple[str, str]:
+    """Return a path, and the path without its suffix."""
+    return path, path.rpartition(".")[0] if "." in path.rpartition("/")[2] else path
 
 
 def _ends(name: str) -> Iterator[str]:

@@ -184,6 +184,8 @@ def _members(stream: _Headers, size: int) -> Iterator[TarMember]:
                 opened.pax_headers = {keyword: kept[keyword] for keyword in _KEPT_SETTINGS if keyword in kept}
                 if len(members) == MAX_MEMBERS:
                     raise _Damaged(f"more than {MAX_MEMBERS} members")
+                if info.size < 0:
+                    raise _Damaged(f"the member {info.name[:200]!a} says that it is {info.size} bytes long")
                 members.append(TarMember(info.name, _kind(info), info.offset_data, info.size))
                 if info.isreg() and info.offset_data + info.size > size:
                     raise _Damaged(f"it is cut: it ends at byte {size}, in the member {info.name!a}")

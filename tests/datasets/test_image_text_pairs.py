@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,39 @@ def test_what_is_wrong_in_a_tar_is_quarantined_and_stops_nothing(tmp_path, case)
     told = [row for row in codes(ingested) if row[1] != "not_downloaded"]
     assert sorted(told) == sorted(expected)
     assert set(ingested.records["path"]) >= {THIRD, "00000.tar/000000004.jpg"}
+
+
+@pytest.mark.parametrize("size", ["-5", "-4608", "-99999999999999999999999999"])
+@pytest.mark.parametrize("name", ["b.txt", "b.png"])
+def test_a_member_of_less_than_no_bytes_ends_the_tar_and_not_the_audit(tmp_path, size, name):
+    sound = [("a.png", encoded(noise(1), "PNG")), ("a.txt", b"a person")]
+    with tarfile.open(tmp_path / "00000.tar", "w", format=tarfile.PAX_FORMAT) as packed:
+        for member, data, says in (*((*each, {}) for each in sound), (name, b"", {"size": size})):
+            info = tarfile.TarInfo(member)
+            info.size, info.pax_headers = len(data), says
+            packed.addfile(info, io.BytesIO(data))
+    ingested = read(tmp_path)
+    assert ingested.records["path"].to_list() == ["00000.tar/a.png"]
+    assert ("00000.tar", "truncated") in codes(ingested)
+
+
+@pytest.mark.parametrize("key", ["k" * 300, "k/" * 3000])
+def test_a_key_that_is_longer_than_any_file_name_is_refused_alone(tmp_path, key):
+    write_shard(tmp_path, METAS, form="files")
+    table = pl.read_parquet(tmp_path / "00000.parquet")
+    long = table.head(1).with_columns(key=pl.lit(key))
+    pl.concat([table, long]).write_parquet(tmp_path / "00000.parquet")
+    ingested = read(tmp_path)
+    assert ingested.records.height == 3
+    assert any(path.startswith("00000/k") for path, _ in codes(ingested))
+
+
+def test_a_name_of_very_many_parts_is_refused_in_no_time(tmp_path):
+    write_shard(tmp_path, METAS)
+    rewritten(tmp_path, more(("a/" * 30_000 + "x", b"")))
+    began = time.monotonic()
+    assert "malformed_name" in {code for _, code in codes(read(tmp_path))}
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("end", [0.3, 0.6])

@@ -14,7 +14,7 @@ from plumbline.datasets.ingestion import ingest
 from plumbline.datasets.registry import reader_for
 from plumbline.encoders.families import FAMILIES, answers
 from plumbline.encoders.folders import checkpoint_files
-from plumbline.encoders.stored_predictions import PredictionTable, require_same_table
+from plumbline.encoders.stored_predictions import PredictionTable, find_rows, require_same_table
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
@@ -133,3 +133,14 @@ def test_the_first_encoder_that_can_label_is_the_labeller():
     stored, model = {"address": "stored:x"}, {"address": "local-dir:y"}
     assert Audit.model_validate(asked | {"encoders": {"s": stored}}).labeller is None
     assert Audit.model_validate(asked | {"encoders": {"s": stored, "m": model}}).labeller == "m"
+
+
+def test_a_name_of_very_many_parts_takes_no_more_memory_than_others():
+    import tracemalloc
+
+    images = pl.DataFrame({"path": ["faces/a.jpg", "faces/b.jpg"], "image_id": ["1", "2"]})
+    tracemalloc.start()
+    found, again = find_rows(images, ["a/" * 20_000 + "faces/b.jpg", "/data/faces/a.jpg", "x/" * 20_000 + "c.jpg"])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.tolist(), again) == ([1, 0], []) and most < 1 << 20
