@@ -23,7 +23,7 @@ from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import FAMILIES, WITHOUT_VECTORS
 from plumbline.encoders.sharding import CacheStats
 from plumbline.encoders.stored_embeddings import StoredEmbeddings
-from plumbline.encoders.text_lengths import too_long
+from plumbline.encoders.text_lengths import tokens_beyond, too_long_error
 from plumbline.errors import StorageError
 from plumbline.reasons import in_words
 from plumbline.recording import unrecorded
@@ -60,8 +60,7 @@ def text_embeddings(
     # Suite by suite, so that a word more in one leaves the last bits of the others as they are.
     embedded: dict[str, Embedded] = {}
     # What an encoder does not take matters where a suite that is asked has it, see `StoredPrompts.read`.
-    tokens_of = getattr(encoder, "too_long", lambda _: {})
-    unread = {text: tokens for texts in texts_of.values() for text, tokens in tokens_of(texts).items()}
+    unread = tokens_beyond(encoder, [text for texts in texts_of.values() for text in texts])
     if isinstance(encoder, StoredEmbeddings):
         texts_of = {name: encoder.known(texts) for name, texts in texts_of.items()}
     texts_of = {
@@ -162,7 +161,7 @@ class StoredPrompts:
         of_long = self.stored.details.get("too_long", {})
         if long := [text for text in lacking if text in of_long]:
             many = f"; {len(long)} of {len(texts)} prompts are too long" if len(long) > 1 else ""
-            raise too_long(long[0], f"{of_long[long[0]]} tokens{many}")
+            raise too_long_error(long[0], f"{of_long[long[0]]} tokens{many}")
         if lacking:
             raise StorageError(
                 "the stored prompts are of another version of the suites",

@@ -15,13 +15,13 @@ from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT
 from plumbline.checkpoints.addresses import STORED, parse_address
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.commands.places import dataset_place, here
-from plumbline.commands.suites import encoder_files
 from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.entries import Predictions
 from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
 from plumbline.datasets.records import UnmappedValues
+from plumbline.encoders.families import Family
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_contents, stored_images
@@ -135,23 +135,23 @@ def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
                 folder = readable_folder(folder, of, kept=kept, model=entry.model, project=here())
                 place = parse_address(f"local-dir:{folder}", project=here())
                 place.folder_with(CONFIGURATIONS, fetched=fetched, what=of, fetch=f"`plumbline fetch {encoder}`")
-            architecture_summary(
+            summary = architecture_summary(
                 encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=home / "sizes"
             )
-            wrong[encoder] = _too_long(audit, encoder)
+            wrong[encoder] = _too_long(audit, encoder, summary.family, folder)
         except PlumblineError as error:
             wrong[encoder] = str(error)
     return wrong
 
 
-def _too_long(audit: Audit, encoder: str) -> str:
+def _too_long(audit: Audit, encoder: str, family: Family, folder: Path) -> str:
     """Return which prompts that an encoder is asked are longer than it takes; empty where it takes, or cuts, them all.
 
     Suites whose words depend on the dataset are left out: their classes are a few words.
     """
     asked = dict.fromkeys(name for (_, model), suites in audit.cells.items() if model == encoder for name in suites)
     suites = [audit.suite(name) for name in asked if name not in (ZERO_SHOT, *TRIDENT_SUITES)]
-    lengths = text_lengths(encoder_files(audit, encoder), [*dict.fromkeys(t for suite in suites for t in suite.texts)])
+    lengths = text_lengths(family, folder, [*dict.fromkeys(t for suite in suites for t in suite.texts)])
     if lengths is None or lengths.cuts:
         return ""
     tokens = {long.text: long.tokens for long in lengths.too_long}

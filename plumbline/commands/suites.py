@@ -18,6 +18,7 @@ from plumbline.commands.terminal import console, safe, say
 from plumbline.config.audit import Audit
 from plumbline.config.file import read_audit
 from plumbline.config.values import AUDITED_SUITES
+from plumbline.encoders.families import find_family
 from plumbline.encoders.folders import checkpoint_files
 from plumbline.encoders.text_lengths import TextLengths, text_lengths
 from plumbline.errors import ConfigError, PlumblineError, suggestion
@@ -146,7 +147,9 @@ def _lengths(
     named = encoders if encoders is not None else [*audit.used_encoders] if audit is not None else []
     for name in named:
         try:
-            lengths = text_lengths(encoder_files(audit, name), suite.texts)
+            files = _files(audit, name)
+            tower = getattr(files, "tower", None) or files
+            lengths = text_lengths(find_family(tower.family), tower.folder, suite.texts)
         except PlumblineError as error:
             if encoders is not None:
                 raise
@@ -155,8 +158,7 @@ def _lengths(
         yield name, lengths or "reads stored predictions: no text is tokenized"
 
 
-def encoder_files(audit: Audit | None, name: str) -> CheckpointFiles:
-    """Return the files of an encoder of an audit file, or of a folder or configuration by its own name."""
+def _files(audit: Audit | None, name: str) -> CheckpointFiles:
     fetched = default_home() / "checkpoints"
     entry = None if audit is None else audit.encoders.get(name)
     if entry is None:

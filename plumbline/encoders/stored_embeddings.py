@@ -41,6 +41,7 @@ from plumbline.datasets.unpacking import BOUNDED_METHODS
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity
 from plumbline.encoders.stored_predictions import find_rows
+from plumbline.encoders.text_lengths import tokens_beyond
 from plumbline.errors import DatasetError, EncodingError, examples
 from plumbline.reasons import Reason, Reasons, joined, reason
 
@@ -670,6 +671,10 @@ class StoredEmbeddings:
     def known(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return those of some texts that can be embedded, in their order."""
         return tuple(texts) if self._texts is None else tuple(text for text in texts if text in self._texts)
+
+    def too_long(self, texts: Sequence[str]) -> dict[str, int]:
+        """Return the texts that are longer than what embeds them takes -> their tokens."""
+        return tokens_beyond(self._tower, texts)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) embeddings of texts, float32.

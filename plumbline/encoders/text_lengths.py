@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from plumbline.errors import EncodingError
 
 if TYPE_CHECKING:
-    from plumbline.checkpoints.folders import CheckpointFiles
+    from pathlib import Path
+
+    from plumbline.encoders.families import Family
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,21 @@ class TextLengths(NamedTuple):
     """texts whose tokens are those of another text: the model cannot tell them apart"""
 
 
-def text_lengths(files: CheckpointFiles, texts: Sequence[str]) -> TextLengths | None:
-    """Return how long some texts are to the encoder of a checkpoint; None of stored predictions, which read none.
+def text_lengths(family: Family, folder: Path, texts: Sequence[str]) -> TextLengths | None:
+    """Return how long some texts are to the encoder of a folder; None of what is stored, which reads none.
+
+    No weights are read.
 
     Raises
     ------
     CheckpointError
         If its tokenizer cannot be read.
     """
-    from plumbline.encoders.families import find_family
     from plumbline.imports import import_class
 
-    tower = getattr(files, "tower", None) or files
-    family = find_family(tower.family)
     if family.stored:
         return None
-    counter: TokenCounter = import_class(family.adapter, below="plumbline.encoders").token_counter(tower.folder)
+    counter: TokenCounter = import_class(family.adapter, below="plumbline.encoders").token_counter(folder)
     tokens = {text: tuple(counter.tokens(text)) for text in texts}
     counted = {text: len(read) for text, read in tokens.items()}
     too_long = [LongText(text, n, _lost(text, counter)) for text, n in counted.items() if n > counter.limit]
@@ -75,7 +76,13 @@ def text_lengths(files: CheckpointFiles, texts: Sequence[str]) -> TextLengths | 
     return TextLengths(max(counted.values(), default=0), counter.limit, counter.cuts, too_long, alike)
 
 
-def too_long(text: str, found: str, expected: str | None = None) -> EncodingError:
+def tokens_beyond(encoder: object, texts: Sequence[str]) -> dict[str, int]:
+    """Return the texts that are longer than a loaded encoder takes -> their tokens; none of one that cuts them."""
+    counted = getattr(encoder, "too_long", None)
+    return counted(texts) if counted else {}
+
+
+def too_long_error(text: str, found: str, expected: str | None = None) -> EncodingError:
     """Return the error of a text that an encoder does not take."""
     return EncodingError(
         "a text is longer than this encoder takes",

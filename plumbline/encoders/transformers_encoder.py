@@ -13,7 +13,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
 from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
-from plumbline.encoders.text_lengths import TokenCounter, too_long
+from plumbline.encoders.text_lengths import TokenCounter, too_long_error
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.version import library_version
@@ -337,5 +337,5 @@ class TransformersEncoder(TorchEncoder):
         lengths = self._lengths(texts)
         longest = int(np.argmax(lengths))
         if lengths[longest] > self._context:
-            raise too_long(texts[longest], f"{lengths[longest]} tokens", f"at most {self._context}")
+            raise too_long_error(texts[longest], f"{lengths[longest]} tokens", f"at most {self._context}")
         return lengths[longest]
