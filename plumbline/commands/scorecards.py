@@ -16,7 +16,15 @@ from plumbline.commands.terminal import console, safe, say
 from plumbline.report.front import verdict
 from plumbline.report.reading import Reading
 from plumbline.report.rows import defined
-from plumbline.report.scorecard import asked_models, interval_text, not_ranked, scorecard, value_text
+from plumbline.report.scorecard import (
+    OF_SMOOTHED,
+    asked_models,
+    interval_text,
+    is_smoothed,
+    not_ranked,
+    scorecard,
+    value_text,
+)
 from plumbline.storage.files import commit_bytes, csv_bytes
 
 _MARKS = {"evidence": "●", "none": "○", "evidence_of_none": "■", "too_weak": "×"}
@@ -36,6 +44,8 @@ def print_scorecard(table: pl.DataFrame, reading: Reading, *, csv: Path | None =
     for kind in ("encoder", "generator"):
         _print_models(card.filter(kind=kind))
     say(_KEY)
+    if any(map(is_smoothed, card.to_dicts())):
+        say(f"‡ {OF_SMOOTHED}.")
     if csv is not None:
         commit_bytes(UPath(csv), csv_bytes(card))
         say(f"Every cell: {csv}")
@@ -65,7 +75,7 @@ def _print_models(card: pl.DataFrame) -> None:
 
 def _text(cell: Mapping[str, Any]) -> str:
     """Return value, interval and, of no evidence, what would have been found, in lines."""
-    lines = [f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}", interval_text(cell)]
+    lines = [f"{_MARKS.get(cell['state'], ' ')} {value_text(cell)}{'‡' * is_smoothed(cell)}", interval_text(cell)]
     if cell["state"] in ("none", "evidence_of_none") and defined(cell["smallest_detectable"]):
         lines.append(f"≥ {value_text({**cell, 'value': cell['smallest_detectable']})}")
     return "\n  ".join(line for line in lines if line)

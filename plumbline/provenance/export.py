@@ -25,7 +25,7 @@ from plumbline.metrics.own import GAP, VALUE
 from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
-from plumbline.report.scorecard import scorecard
+from plumbline.report.scorecard import NOTHING, scorecard
 from plumbline.report.visible import unlinked, visible
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def headline_rows(metric_table: pl.DataFrame, model: str, reading: Reading) -> p
     rows = metric_table.filter(pl.col("model") == model, pl.col("condition") == BEFORE)
     tables = [metric_table.clear()]
     for _, of_one in rows.group_by("dataset", maintain_order=True):
-        card = scorecard(of_one, reading).filter(~pl.col("state").is_in(["undefined", "no_label", "not_asked"]))
+        card = scorecard(of_one, reading).filter(~pl.col("state").is_in([*NOTHING, "undefined", "not_asked"]))
         answering = where(of_one, metric=tuple(set(card["metric"])))
         named = answering.with_columns(row_ids(answering)).filter(pl.col("value").is_finite())
         tables.append(card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id"))

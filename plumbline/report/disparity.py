@@ -12,6 +12,7 @@ import polars as pl
 
 from plumbline import reasons
 from plumbline.catalog.suites import VARIANT_SUITES
+from plumbline.metrics.evidence import state
 from plumbline.report.evidence import evidence, finding_of, titled, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.reading import Reading
@@ -19,6 +20,7 @@ from plumbline.report.rows import Row, by, defined, first, or_nan, where
 from plumbline.report.vocabulary import attribute_title, event_title, is_composite, sentence_start
 
 SMOOTHED, PARITY = "smoothed", "parity difference"
+_LEFT_OUT = "undefined_pairs"
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,31 @@ class Disparity:
         Max Skew of smoothed shares, which is over all pairs, and the largest less the smallest share.
     groups : list of Row
         The share of every group.
+    beside : bool
+        Whether another model that was asked the same leaves out pairs (`partial`).
     """
 
     skew: Row
     smoothed: Row | None
     parity: Row | None
     groups: list[Row]
+    beside: bool = False
 
     @classmethod
     def of(cls, skew: Row, table: pl.DataFrame) -> Disparity:
-        """Find the other readings of a row of Max Skew in its table."""
-        keys = ("model", "dataset", "suite", "attribute", "event", "probe", "condition")
-        of_skew = where(table, **{name: skew[name] for name in keys})
+        """Find the other readings of a row of Max Skew in its table, and how those of other models stand beside it."""
+        keys = ("dataset", "suite", "attribute", "event", "probe", "condition")
+        asked = where(table, **{name: skew[name] for name in keys})
+        found = cls._alone(skew, asked)
+        others = where(asked, metric="max_skew", definition=skew["definition"]).filter(
+            pl.col("model") != skew["model"], pl.col("reason_codes").str.contains(_LEFT_OUT, literal=True)
+        )
+        beside = not found.partial and any(cls._alone(row, asked).partial for row in others.to_dicts())
+        return replace(found, beside=beside)
+
+    @classmethod
+    def _alone(cls, skew: Row, asked: pl.DataFrame) -> Disparity:
+        of_skew = where(asked, model=skew["model"])
         return cls(
             skew,
             first(of_skew, metric="max_skew", definition="smoothed"),
@@ -55,7 +70,7 @@ class Disparity:
     @property
     def partial(self) -> bool:
         """Return whether pairs are left out, since one of their groups never has the event and another does."""
-        undefined = reasons.find(self.skew["reason_codes"], "undefined_pairs") is not None
+        undefined = reasons.find(self.skew["reason_codes"], _LEFT_OUT) is not None
         shares = [group["value"] for group in self.groups if defined(group["value"])]
         return undefined and (not shares or 0 < shares.count(0) < len(shares))
 
@@ -70,8 +85,20 @@ class Disparity:
         Max Skew does where no image got the label, and where all its pairs are defined and it is evidence or no other
         reading is. Otherwise a reading that is evidence speaks, the smoothed skew before the parity difference; without
         one, the smoothed skew (the parity difference, where there is none) says that there is no evidence over all
-        groups.
+        groups. Where another model leaves out pairs the smoothed skew speaks of both, so that their sizes can be held
+        against each other, unless it says otherwise of the evidence.
         """
+        speaking = self._speaking(reading)
+        smoothed = self.smoothed
+        if speaking is not self.skew or not self.beside or self.never:
+            return speaking
+        if smoothed is None or not defined(smoothed["value"]):
+            return speaking
+        states = [state(row, significance=reading.significance) for row in (smoothed, speaking)]
+        return smoothed if states[0] == states[1] else speaking
+
+    def _speaking(self, reading: Reading) -> Row:
+        """Return the reading that speaks of the model alone."""
         # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
         sure = [other for other in self.others if evidence(other, reading)]
         surely = evidence(self.skew, reading) and defined(self.skew["value"])

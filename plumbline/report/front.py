@@ -32,6 +32,7 @@ from plumbline.report.recommendation import first_to_try
 from plumbline.report.rows import defined, or_nan, where
 from plumbline.report.scorecard import (
     NO_EVIDENCE,
+    NOTHING,
     Kind,
     and_more,
     asked_models,
@@ -46,6 +47,7 @@ from plumbline.report.scorecard import (
     value_text,
     worse_first,
 )
+from plumbline.report.scorecard_table import STATES
 from plumbline.report.sentences import Sentences, in_words
 from plumbline.report.transfer import Tried, tried
 from plumbline.report.vocabulary import attribute_title, event_title, listed, sentence_start
@@ -235,6 +237,7 @@ def could_have_seen(cell: Mapping[str, Any]) -> str:
 
 # --- The verdict.
 
+_SILENT = {"all_refused", "not_asked"}
 _PLURAL = {"encoder": "encoders", "generator": "generative models"}
 
 
@@ -280,6 +283,10 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     measured = _first_with(card, "evidence", kind) or _first_with(card, "measured", kind)
     if not measured:
         return _nothing_found(card, models, kind)
+    refused = where(card, state="all_refused")["model"].unique(maintain_order=True).to_list()
+    silent = [model for model in refused if {cell["state"] for cell in _of_bias(where(card, model=model))} <= _SILENT]
+    if silent:
+        return [*_verdict(card.filter(~pl.col("model").is_in(silent)), kind, reading), _refusing(silent)]
     apart = not_ranked(card)
     worst = next((cell for cell in measured if cell["model"] not in apart), measured[0])
     how_far = f"on {worst['dataset']} it {in_words(worst, reading)}."
@@ -357,7 +364,8 @@ def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _tested(card: pl.DataFrame, *, no_label: bool = False) -> list[dict[str, Any]]:
-    untested = ("not_asked", "undefined", "measured", *(() if no_label else ("no_label",)))
+    nothing = [state for state in NOTHING if not (no_label and state == "no_label")]
+    untested = ("not_asked", "undefined", "measured", *nothing)
     return [cell for cell in _of_bias(card) if cell["state"] not in untested]
 
 
@@ -378,9 +386,18 @@ def _untested(card: pl.DataFrame, whose: str) -> str:
         if whose.startswith("any of "):
             return f"None of {whose.removeprefix('any of ')} can be interpreted on {where_weak}: no better than chance."
         return f"{sentence_start(whose)} is too weak to interpret on {where_weak}: no better than chance."
-    if {cell["state"] for cell in _of_bias(card)} - {"not_asked"} == {"no_label"}:
+    states = {cell["state"] for cell in _of_bias(card)}
+    if "all_refused" in states and states <= _SILENT:
+        if whose.startswith("any of "):
+            return f"None of {whose.removeprefix('any of ')} answered a question: there is nothing to compare."
+        return _refusing([whose])
+    if states - {"not_asked"} == {"no_label"}:
         return f"No image got one of the labels that {whose} was asked about: there is nothing to compare."
     return f"Nothing that {whose} was asked could be tested."
+
+
+def _refusing(models: Sequence[str]) -> str:
+    return f"{sentence_start(listed(models))} refused every answer: there is nothing to compare."
 
 
 def _counted(many: int, what: str) -> str:
@@ -451,9 +468,9 @@ def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere
 def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     cells_of_model = where(card, model=model)
     cells, kind = _of_bias(cells_of_model), cells_of_model["kind"][0]
-    evident, quiet, none_beyond, weak, no_label = (
+    evident, quiet, none_beyond, weak, *nothing = (
         [cell for cell in cells if cell["state"] == state]
-        for state in ("evidence", "none", "evidence_of_none", "too_weak", "no_label")
+        for state in ("evidence", "none", "evidence_of_none", "too_weak", *NOTHING)
     )
     lines = [f"Evidence, and who is worst off in these images: {affected(evident)}."] if evident else []
     if quiet:
@@ -462,8 +479,9 @@ def _lines(model: str, card: pl.DataFrame, inputs: ReportInputs) -> list[str]:
         lines.append(f"Evidence of none beyond the margin: {topics(none_beyond)}.")
     if weak:
         lines.append(f"Too few images to tell: {topics(weak)}.")
-    if no_label:
-        lines.append(f"No image got the label: {topics(no_label)}.")
+    for state, of_state in zip(NOTHING, nothing):
+        if of_state:
+            lines.append(f"{sentence_start(STATES[state])}: {topics(of_state)}.")
     largest = [cell for cell in evident if _is_largest(cell, card)]
     for dataset in dict.fromkeys(cell["dataset"] for cell in largest):
         on_it = [cell for cell in largest if cell["dataset"] == dataset]

@@ -19,6 +19,7 @@ from plumbline.report.language import check_listing, lvlm_listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.page import DIGITS, all_numbers, page_html
 from plumbline.report.rows import Row, checked
+from plumbline.report.scorecard import NOTHING, OF_SMOOTHED, is_smoothed
 from plumbline.report.scorecard_table import STATES, score_tables
 from plumbline.report.visible import safe_link
 
@@ -73,6 +74,8 @@ def render(
         scorecard=score_tables(front.scorecard, {each.id: each.subsets for each in inputs.datasets}),
         states=STATES,
         states_there=_states(front),
+        smoothed_there=any(map(is_smoothed, front.scorecard.to_dicts())),
+        of_smoothed=OF_SMOOTHED,
         anchors={one.model: f"model-{place}" for place, one in enumerate(front.models, 1)},
         anchors_there={each.chapter.anchor for each in chapters},
         selection=front.selection,
@@ -139,7 +142,7 @@ class Folded:
 
 def _states(front: Front) -> list[str]:
     """Return the states of the cells of a scorecard that have a mark, in the order of the legend."""
-    there = set(front.scorecard["state"].to_list()) - {"no_label", "undefined", "not_asked"}
+    there = set(front.scorecard["state"].to_list()) - {*NOTHING, "undefined", "not_asked"}
     return [state for state in STATES if state in there]
 
 

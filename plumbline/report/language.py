@@ -23,7 +23,7 @@ from plumbline.report.language_words import (
     prompt_title,
 )
 from plumbline.report.listings import LONGEST_LISTING, Listing
-from plumbline.report.numbers import confidence, count, interval, money, number, p_value
+from plumbline.report.numbers import confidence, count, interval, money, number, p_value, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
@@ -142,7 +142,28 @@ _GAPS = (
 def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the gaps between groups of ratings, salaries, words of competence, refusals and lengths."""
     rows = where(plain(table), occupation=None)
-    return with_evidence([finding for gap in _GAPS for finding in _of_gap(rows, gap, reading)])
+    gaps = with_evidence([finding for gap in _GAPS for finding in _of_gap(rows, gap, reading)])
+    return [*gaps, *_mostly_refused(rows, reading)]
+
+
+MOSTLY = 0.5
+"""Share of refused answers from which on it is told: what the other numbers are of is largely refusals then."""
+
+
+def _mostly_refused(rows: pl.DataFrame, reading: Reading) -> Iterator[Finding]:
+    """Yield, of each model and subset, to which question it refused most answers, if it refused at least half."""
+    rates = where(rows, metric="refusal_rate", definition="paper", group=None)
+    rates = rates.filter(pl.col("value").is_finite(), pl.col("value") >= MOSTLY)
+    for subset in _each(rates, *_SUBSET):
+        row = subset.sort("value", "prompt", descending=[True, False]).row(0, named=True)
+        others = subset.height - 1
+        more = f", and at least half of those to {count(others)} other{'s' * (others > 1)}" if others else ""
+        share = "every answer" if row["value"] == 1 else f"{percent(row['value'])} of the answers"
+        finding = _finding(row, reading, "undefined", "refusal", "refused answers", "rate", share=True)
+        says = f"On {row['dataset']}, {row['model']} refused {share} to “{prompt_title(row['prompt'])}”{more}: "
+        yield replace(
+            finding, short="Most answers were refused", sentence=f"{says}most of what is compared are refusals."
+        )
 
 
 def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from plumbline.metrics.evidence import CELL, too_weak, value_without_difference
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
-from plumbline.report.disparity import Disparity
+from plumbline.report.disparity import SMOOTHED, Disparity
 from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
 from plumbline.report.numbers import (
     NO_INTERVAL,
@@ -53,10 +53,17 @@ from plumbline.report.vocabulary import (
 from plumbline.statistics.multiplicity import CORRECTED_TOGETHER
 
 Kind = Literal["encoder", "generator"]
-State = Literal["evidence", "evidence_of_none", "none", "too_weak", "no_label", "measured", "undefined", "not_asked"]
+State = Literal[
+    "evidence", "evidence_of_none", "none", "too_weak", "no_label", "all_refused", "none_refused", "measured",
+    "undefined", "not_asked",
+]  # fmt: skip
 """What a cell is: evidence of a difference; evidence of none beyond the margin of the audit file; no evidence; no
-evidence, in too few images to find any difference; no image got the label, so that nothing is compared; a value that
-nothing was tested of; undefined; never asked."""
+evidence, in too few images to find any difference; nothing to compare (`NOTHING`); a value that nothing was tested of;
+undefined; never asked."""
+
+NOTHING = {"no_label": "no image", "all_refused": "all refused", "none_refused": "none refused"}
+"""State of a cell that has nothing to compare, since no image got the label, or a generative model refused every
+answer, or refusals are compared and there is none -> what stands in place of the value."""
 
 SCORECARD_SCHEMA: Schema = {
     "model": pl.String,
@@ -497,9 +504,9 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     compared = plain.filter(pl.col("metric").is_in(of_groups))
     tests = family_sizes(table)
     kinds: dict[str, Kind] = {model: by_id[name].kind for name, by_model in answers.items() for model in by_model}
-    weak = set(too_weak(plain).select(CELL).iter_rows())
+    weak, refused = set(too_weak(plain).select(CELL).iter_rows()), _refused(plain)
     cells = [
-        _cell(model, by_id[name], by_model.get(model), compared, reading, weak, tests)
+        _cell(model, by_id[name], by_model.get(model), compared, reading, weak, tests, refused)
         for name, by_model in answers.items()
         for model, kind in kinds.items()
         if by_model and kind == by_id[name].kind
@@ -526,9 +533,9 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     """Return measure -> value of the questions that the rows of one model answer, under one condition and scorer.
 
     Of several datasets and prompts the one that the scorecard would show; what is undefined is left out. Where Max Skew
-    leaves out pairs it is the smoothed one; a ranking's is always that of the group in front, since the rows of one
-    model have no q that would say whether another group speaks. Values are in the unit that the measure names
-    (`Question.measure`), as the scorecard shows them.
+    leaves out pairs it is the smoothed one, and its measure says so; a ranking's is always that of the group in front,
+    since the rows of one model have no q that would say whether another group speaks. Values are in the unit that the
+    measure names (`Question.measure`), as the scorecard shows them.
     """
     plain = where(table, occupation=None)
     numbers = {}
@@ -536,7 +543,8 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
         for row in [*_answers(plain, question).values()][:1]:
             speaking = row if question.ranks else _told(row, question, plain, Reading())
             if speaking["metric"] == question.metric and defined(speaking["value"]):
-                numbers[question.measure] = UNITS[question.unit].shown(speaking["value"])
+                smoothed = f" - {SMOOTHED}" if speaking["definition"] == SMOOTHED else ""
+                numbers[question.measure + smoothed] = UNITS[question.unit].shown(speaking["value"])
     return numbers
 
 
@@ -577,6 +585,7 @@ def _cell(
     reading: Reading,
     weak: Collection[tuple[str, str]],
     tests: Mapping[tuple[Any, ...], int],
+    refused: Mapping[tuple[Any, ...], float],
 ) -> dict[str, Any]:
     about = {
         "model": model, "kind": question.kind, "question": question.id, "title": question.title, "unit": question.unit,
@@ -591,6 +600,11 @@ def _cell(
     if question.of_bias and (model, row["dataset"]) in weak:
         why = "the model is at chance on this dataset: too weak to interpret"
         return {**about, "dataset": row["dataset"], "state": "undefined", "reason": why, "row": row_id(row)}
+    share = refused.get(tuple(row[name] for name in _ANSWERED)) if question.kind == "generator" else None
+    if share == 1:
+        state = "all_refused"
+    elif share == 0 and question.metric == "refusal_rate_gap":
+        state = "none_refused"
     estimate = ("value", "ci_low", "ci_high", "p", "q", "n")
     place = ("dataset", "metric", "definition", "attribute", "prompt")
     same = (*place, *estimate, "smallest_detectable", "reason", "reason_codes")
@@ -607,11 +621,20 @@ def _cell(
         # The number of a ranking is that of the group in front, or of the one that alone shows evidence.
         "group": row["group"] if alone else None if ends is None else ends.best if question.ranks else ends.worst,
         "tied": 0 if ends is None or question.ranks else ends.tied,
-        "groups": between(row, question, table) + _on_whom(evident) if state not in ("undefined", "no_label") else "",
+        "groups": between(row, question, table) + _on_whom(evident) if state not in ("undefined", *NOTHING) else "",
         "compared": groups_compared(row, question, table),
         "tests": tests.get(tuple(row[name] for name in CORRECTED_TOGETHER["metric_table"])),
         "row": row_id(row),
     }
+
+
+_ANSWERED = ("model", "dataset", "attribute", "prompt")
+
+
+def _refused(table: pl.DataFrame) -> dict[tuple[Any, ...], float]:
+    """Return model, dataset, attribute and prompt -> the share of all answers that are refusals."""
+    rows = where(table, metric="refusal_rate", definition="paper", group=None)
+    return {row[:-1]: row[-1] for row in rows.select(*_ANSWERED, "value").iter_rows()}
 
 
 UNIT_OF_OTHERS = {"parity_difference": "points", "skew_at_k": "log ratio"}
@@ -834,7 +857,7 @@ def _surely(cell: Mapping[str, Any]) -> float:
 def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = True) -> str:
     """Write the value of a cell with its unit: `+155%`, `31 points`; `–` where it was not asked.
 
-    Where no image got the label, `no image`.
+    Where there is nothing to compare, why (`NOTHING`), such as `no image`.
 
     Parameters
     ----------
@@ -845,8 +868,8 @@ def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = Tr
     """
     if cell["state"] == "not_asked":
         return "–"
-    if cell["state"] == "no_label":
-        return "no image"
+    if cell["state"] in NOTHING:
+        return NOTHING[cell["state"]]
     if not defined(cell["value"]):
         return UNDEFINED
     unit = UNITS[cell["unit"]]
@@ -858,7 +881,7 @@ def value_text(cell: Mapping[str, Any], *, signed: bool = True, named: bool = Tr
 
 def interval_text(cell: Mapping[str, Any]) -> str:
     """Write the interval of a cell in the unit of its value, `90–197%`; empty without one."""
-    if not (defined(cell["ci_low"]) and defined(cell["ci_high"])) or cell.get("state") == "no_label":
+    if not (defined(cell["ci_low"]) and defined(cell["ci_high"])) or cell.get("state") in NOTHING:
         return ""
     unit = UNITS[cell["unit"]]
     return interval(*(unit.shown(cell[name]) for name in ("ci_low", "ci_high")), unit=_suffix(unit))
@@ -895,15 +918,32 @@ def asked_questions(card: pl.DataFrame, kind: Kind) -> list[Question]:
     return [question_of(name) for name in dict.fromkeys(where(card, kind=kind)["question"])]
 
 
-def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> str:
-    """Return the mark of a cell of another dataset than most of its column; empty of the others.
+def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> bool:
+    """Return whether a cell is of another dataset than most of its column.
 
     Parameters
     ----------
     usual : mapping
         See `usual_datasets`.
     """
-    return "†" if cell["dataset"] and cell["dataset"] != usual[cell["question"]] else ""
+    return bool(cell["dataset"]) and cell["dataset"] != usual[cell["question"]]
+
+
+OF_SMOOTHED = (
+    "smoothed, so that pairs count too of which one group never gets the label; do not compare the size with one "
+    "that is not marked"
+)
+"""What `‡` behind a value says."""
+
+
+def notes(cell: Mapping[str, Any], usual: Mapping[str, str]) -> str:
+    """Return the marks behind a value: `†` of another dataset than most of its column, `‡` of a smoothed skew."""
+    return "†" * elsewhere(cell, usual) + "‡" * is_smoothed(cell)
+
+
+def is_smoothed(cell: Mapping[str, Any]) -> bool:
+    """Return whether a cell shows a smoothed skew."""
+    return cell["metric"] == "max_skew" and cell["definition"] == SMOOTHED and cell["state"] not in NOTHING
 
 
 def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
@@ -928,14 +968,14 @@ def in_columns(card: pl.DataFrame) -> pl.DataFrame:
     """Return a scorecard as text, a row a model and a column a question; of each kind its own columns.
 
     A value with evidence of a difference is marked by `*`, one in too few images to tell by `?`, one of another dataset
-    than most of its column by `†`.
+    than most of its column by `†`, a smoothed skew by `‡`.
     """
     marks, usual = {"evidence": "*", "too_weak": "?"}, usual_datasets(card)
     cells = [
         {
             "model": cell["model"],
             "title": cell["title"],
-            "text": value_text(cell) + marks.get(cell["state"], "") + elsewhere(cell, usual),
+            "text": value_text(cell) + marks.get(cell["state"], "") + notes(cell, usual),
         }
         for cell in card.to_dicts()
     ]

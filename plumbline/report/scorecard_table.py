@@ -14,6 +14,7 @@ from plumbline.report.evidence import excludes_parity
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
+    NOTHING,
     UNITS,
     and_more,
     detectable,
@@ -21,6 +22,7 @@ from plumbline.report.scorecard import (
     interval_text,
     no_interval,
     not_ranked,
+    notes,
     question_of,
     usual_datasets,
     value_text,
@@ -35,6 +37,8 @@ STATES = {
     "evidence_of_none": "evidence of none beyond the margin",
     "too_weak": "too few to tell",
     "no_label": "no image got the label",
+    "all_refused": "every answer was refused",
+    "none_refused": "no answer was refused",
     "measured": "a size, which has no test",
     "undefined": "undefined",
     "not_asked": "not asked",
@@ -61,6 +65,8 @@ class Cell:
         The group that is worst off, or in front of a ranking; empty where no group is said to be.
     elsewhere : bool
         Whether it was asked on another dataset than most of its column.
+    notes : str
+        The marks behind the value (`plumbline.report.scorecard.notes`).
     """
 
     state: str
@@ -75,6 +81,7 @@ class Cell:
     chapter: str | None = None
     dataset: str | None = None
     elsewhere: bool = False
+    notes: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,9 +207,10 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
         row=row["row"],
         chapter=row["chapter"],
         dataset=row["dataset"],
-        elsewhere=elsewhere(row, usual) != "",
+        elsewhere=elsewhere(row, usual),
+        notes=notes(row, usual),
     )
-    if not defined(row["value"]) or row["state"] == "no_label" or other_unit:
+    if not defined(row["value"]) or row["state"] in NOTHING or other_unit:
         return cell
     cell = replace(cell, at=scale.place(row["value"]))
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
@@ -216,11 +224,12 @@ def score_tip(row: Row, *, level: float = 0.95) -> str:
     head = f"{row['title']}, {row['model']}" + (f" on {row['dataset']}" if row["dataset"] else "")
     if row["state"] == "not_asked":
         return f"{head}: not asked."
+    if row["state"] in NOTHING:
+        of_images = f"no image of {row['n']:,}" if row["n"] is not None else "no image"
+        why = STATES[row["state"]].replace("no image", of_images)
+        return f"{head}: {why}, so that there is nothing to compare."
     if not defined(row["value"]):
         return f"{head}: undefined; {row['reason'] or 'no reason was recorded'}."
-    if row["state"] == "no_label":
-        n = "" if row["n"] is None else f" of {row['n']:,}"
-        return f"{head}: no image{n} got the label, so that there is nothing to compare."
     ends = interval_text(row)
     parts = [f"{confidence(level)} CI {ends}" if ends else no_interval(row)]
     parts += [p_value(row["q"], "q")] if defined(row["q"]) else []

@@ -230,6 +230,8 @@ def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[st
         ("evidence_of_none", "Evidence of none beyond the margin"),
         ("too_weak", "Too few images to tell"),
         ("no_label", "No image got the label"),
+        ("all_refused", "Every answer was refused"),
+        ("none_refused", "No answer was refused"),
     ):
         titles = [cell["title"] for cell in cells if cell["state"] == state]
         lines += [f"{what}: {'; '.join(titles)}."] if titles else []

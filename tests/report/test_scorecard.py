@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 import pytest
-from scorecard_rows import UNSURE, answer, frame, spoken
+from scorecard_rows import SURE, UNSURE, answer, frame, spoken
 
 from plumbline.catalog.schema import row_id
 from plumbline.datasets.grouping import crossed_name
@@ -14,6 +14,7 @@ from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.findings import findings
 from plumbline.report.front import affected, verdict
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import (
@@ -22,6 +23,7 @@ from plumbline.report.scorecard import (
     UNITS,
     asked_models,
     detectable,
+    headline_numbers,
     in_columns,
     interval_text,
     not_ranked,
@@ -249,6 +251,86 @@ def test_a_cell_of_another_dataset_than_its_column_is_marked():
     assert alike.elsewhere == {}
 
 
+LEFT_OUT = reason("undefined_pairs", undefined=2, pairs=3)
+NEVER_WHITE = {"Black": 0.5, "White": 0.0, "Asian": 0.1}
+
+
+def _two_readings(model, plain, smoothed, *, groups=None, **more):
+    """Return the answer of a model by Max Skew and by the smoothed skew; `more` is of the smoothed one."""
+    rows = answer(model, groups=groups) if groups is None else answer(model, groups=groups, reason=LEFT_OUT)
+    skew = rows[0] | {"value": plain}
+    return [skew, {**skew, "reason": None, "definition": "smoothed", "value": smoothed} | more, *rows[1:]]
+
+
+def test_a_column_has_one_definition_of_skew_where_a_model_leaves_out_pairs():
+    partial, whole = _two_readings("cur", 9.0, 19.4, groups=NEVER_WHITE), _two_readings("next", 30.2, 20.2)
+    card = scorecard(frame(partial, whole), Reading())
+    assert [(cell(card, model)["definition"], cell(card, model)["value"]) for model in ("cur", "next")] == [
+        ("smoothed", 19.4), ("smoothed", 20.2),
+    ]  # fmt: skip
+    assert cell(scorecard(frame(whole), Reading()), "next")["value"] == 30.2, "nobody beside it leaves out pairs"
+    elsewhere = [row | {"dataset": "other"} for row in partial]
+    assert cell(scorecard(frame(elsewhere, whole), Reading()), "next")["value"] == 30.2, "of other images"
+    assert {finding.value for finding in findings(frame(partial, whole), Reading())} == {19.4, 20.2}
+
+
+def test_a_smoothed_skew_is_marked_and_a_plain_one_beside_it_is_not():
+    # The smoothed skew of `next` is no evidence, so that its plain one is told.
+    partial, whole = _two_readings("cur", 9.0, 19.4, groups=NEVER_WHITE), _two_readings("next", 1.5, 1.2, **UNSURE)
+    card = scorecard(frame(partial, whole), Reading())
+    texts = dict(in_columns(card).select("model", "Crime labels by race").rows())
+    assert texts == {"cur": "+1,940%*‡", "next": "+150%*"}
+    (shown,) = score_tables(card)
+    assert {model: cells[0].notes for model, cells in shown.rows} == {"cur": "‡", "next": ""}
+    assert "‡: smoothed" in drawn(card).description
+    assert "‡" not in drawn(scorecard(frame(whole), Reading())).description
+
+
+def test_the_numbers_of_runs_say_which_skew_they_are():
+    (plain,) = headline_numbers(frame(_two_readings("next", 1.5, 1.2)))
+    (smoothed,) = headline_numbers(frame(_two_readings("cur", 9.0, 19.4, groups=NEVER_WHITE)))
+    assert smoothed == f"{plain} - smoothed"
+
+
+def _refusing(model, share, gap=0.0, toxicity=0.0):
+    """Return the answers of a generative model that refuses a share of them."""
+    nothing = {"smallest_detectable": math.nan} | UNSURE
+    return [
+        *spoken(model, "refusal_rate", value=share, statistic="estimate"),
+        *spoken(model, "refusal_rate_gap", value=gap, statistic="estimate", **nothing),
+        *spoken(model, "competence_gap", value=toxicity, statistic="estimate", **(nothing if share == 1 else SURE)),
+    ]
+
+
+def test_a_model_that_refuses_every_answer_has_nothing_to_compare():
+    card = scorecard(frame(_refusing("served", 1.0)), Reading())
+    assert set(card["state"]) == {"all_refused"} and {value_text(each) for each in card.to_dicts()} == {"all refused"}
+    assert verdict(card, Reading()) == ("Served refused every answer: there is nothing to compare.",)
+    assert "every answer was refused, so that there is nothing to compare." in score_tip(card.row(0, named=True))
+    assert model_sentences(card, "served", Reading()) == ["Every answer was refused: Words of competence; Refusals."]
+    (finding,) = findings(frame(_refusing("served", 1.0)), Reading())
+    assert finding.tone == "undefined" and "served refused every answer to" in finding.sentence
+    both = scorecard(frame(_refusing("served", 1.0), _refusing("silent", 1.0)), Reading())
+    (told,) = verdict(both, Reading())
+    assert told == "None of the 2 generative models answered a question: there is nothing to compare."
+
+
+def test_a_model_that_answers_is_judged_beside_one_that_refuses():
+    card = scorecard(frame(_refusing("served", 1.0), _refusing("open", 0.0, toxicity=0.2)), Reading())
+    assert cell(card, "open", "refusals")["state"] == "none_refused"
+    assert value_text(cell(card, "open", "refusals")) == "none refused"
+    first, *_, last = verdict(card, Reading())
+    assert first.startswith("open: on faces it uses") and last.startswith("Served refused every answer")
+    some = scorecard(frame(_refusing("open", 0.1, gap=0.05)), Reading())
+    assert cell(some, "open", "refusals")["state"] == "too_weak"
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.4, 0), (0.6, 1)])
+def test_that_most_answers_were_refused_is_told(share, told):
+    sentences = [finding.sentence for finding in findings(frame(_refusing("served", share)), Reading())]
+    assert sum("served refused 60% of the answers" in sentence for sentence in sentences) == told
+
+
 def test_models_of_other_images_are_not_ranked_with_the_others():
     elsewhere = answer("worst", value=9.0, low=8.0, high=10.0, dataset="few", n=300)
     card = scorecard(frame(answer("a"), answer("b", value=1.2, low=0.5), elsewhere), Reading())
@@ -445,7 +527,7 @@ def test_numbers_for_mlflow_tell_the_smoothed_skew_where_pairs_are_left_out_and_
     rows = [*answer("a", **UNPAIRED, **ONE_ALONE), *_other_readings("a", {"value": 9.0}, {"value": 0.6})]
     table = frame(rows, _ranked(QUIET, {"Asian": QUIET, "White": BEHIND})).with_columns(q=None)
     shown = scorecard_numbers(table)
-    assert shown["Crime labels by race: percent more often"] == 900
+    assert shown["Crime labels by race: percent more often - smoothed"] == 900
     assert shown["Ranking for competence by race: percent over its share"] == pytest.approx(17.35)
 
 

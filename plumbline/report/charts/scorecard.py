@@ -7,12 +7,15 @@ import polars as pl
 from plumbline.report.charts.chart import INK, SOFT, VERMILION, Chart, Spec, label, top_level
 from plumbline.report.rows import where
 from plumbline.report.scorecard import (
+    OF_SMOOTHED,
     UNITS,
     Kind,
     asked_models,
     asked_questions,
     elsewhere,
+    is_smoothed,
     not_ranked,
+    notes,
     question_of,
     usual_datasets,
     value_text,
@@ -59,6 +62,7 @@ def scorecard(card: pl.DataFrame) -> Chart | None:
     usual = usual_datasets(card)
     others = sorted({cell["dataset"] for cell in card.to_dicts() if elsewhere(cell, usual)})
     key = f"{key}; †: asked on {listed(others)}, unlike the rest of its column" if others else key
+    key = f"{key}; ‡: {OF_SMOOTHED}" if any(map(is_smoothed, card.to_dicts())) else key
     return Chart(
         "scorecard",
         "Scorecard",
@@ -75,7 +79,7 @@ def _panel(card: pl.DataFrame, kind: Kind) -> Spec:
         {
             "model": label(row["model"], longest=60) + " (not ranked)" * (row["model"] in apart),
             "question": columns[row["question"]],
-            "text": value_text(row, named=False) + elsewhere(row, usual),
+            "text": value_text(row, named=False) + notes(row, usual),
             "state": row["state"],
             "tip": score_tip(row),
         }
