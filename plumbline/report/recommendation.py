@@ -163,7 +163,13 @@ def why_none(candidates: Sequence[Tried]) -> str:
         return "none was judged on the bias measures"
     n = max((row["n"] or 0 for row in judged), default=0)
     nothing = f"there is no evidence in {count(n)} images that one improves a bias measure"
-    return nothing + _detectable([row for one in candidates for row in _unclear(one)])
+    nothing += _detectable([row for one in candidates for row in _unclear(one)])
+    harmful = [one for one in candidates if one.worsened]
+    if not harmful:
+        return nothing
+    one = harmful[0]
+    others = f", {count(len(harmful) - 1)} more make others worse" if len(harmful) > 1 else ""
+    return f"{nothing}; {one.name} makes {row_words(foremost(one.worsened, 1)[0])} worse{others}"
 
 
 def _unclear(one: Tried) -> list[Row]:

@@ -766,8 +766,8 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
         people(group) if question.kind == "generator" else faces_of(row["attribute"], group) for group in ends["group"]
     ]
     over = groups.over.format(k=row["k"])
-    if row["group"] is None and groups is not _RANKED:
-        names[0] += and_more(_tied(known))
+    tied = _tied(known) if row["group"] is None and groups is not _RANKED else 0
+    names[0] += and_more(tied)
     if groups is _RANKED:
         of_all = [n / known["n"].sum() for n in ends["n"]]
         shares = [
@@ -781,9 +781,9 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
     # More than one decimal of a percentage is no help to a reader.
     none = agreed is None or groups.written is money or (groups.written is percent and agreed > 1)
     more = {} if none else {"decimals": agreed}
-    return over + ", ".join(
-        groups.says.format(value=groups.written(value, **more), group=name) for value, name in zip(values, names)
-    )
+    written = [groups.written(value, **more) for value in values]
+    written[0] += " each" if tied else ""
+    return over + ", ".join(groups.says.format(value=value, group=name) for value, name in zip(written, names))
 
 
 def faces_of(attribute: str, group: str) -> str:

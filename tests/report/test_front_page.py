@@ -424,7 +424,7 @@ def test_of_groups_that_are_worst_off_alike_the_number_is_told():
     rows = answer("a", groups={"Black": 0.5, "Indian": 0.5, "Asian": 0.5, "White": 0.2})
     table = frame(rows)
     told = between(table.filter(metric="max_skew").row(0, named=True), OF_METRIC["max_skew"], table)
-    assert told == "50% of Asian faces and 2 more groups, 20% of White faces"
+    assert told == "50% each of Asian faces and 2 more groups, 20% of White faces"
 
 
 def test_a_claim_about_few_people_says_how_few():

@@ -127,6 +127,11 @@ def test_why_none_is_recommended_is_said():
         ([(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE)], f"{helps} makes another worse."),
         ([(GENDER_CRIME, BETTER), (ACCURACY, -0.2)], f"{helps} costs accuracy or retrieval."),
         ([(GENDER_CRIME, SAME)], "there is no evidence in 2,100 images that one improves a bias measure."),
+        (
+            [(GENDER_CRIME, SAME), (RACE_AGENCY, WORSE)],
+            "there is no evidence in 2,100 images that one improves a bias measure; Bias Prompts (a) makes race "
+            "skew in negative agency words worse.",
+        ),
         ([(PROBES, BETTER)], "none was judged on the bias measures."),
     ):  # fmt: skip
         assert told(a=effects) == none + why
