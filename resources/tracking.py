@@ -380,14 +380,24 @@ def _views() -> dict[str, str]:
     """
     from plumbline.report.scorecard import QUESTIONS
 
-    names = {question.id: tracked_name(question.measure, blank=" ") for question in QUESTIONS}
-    of_encoders = [names[question.id] for question in QUESTIONS if question.kind == "encoder"]
+    def names(kinds: Sequence[str]) -> list[str]:
+        asked = [question for question in QUESTIONS if question.kind in kinds]
+        # Every run has the smoothed skew; Max Skew is missing where a group never gets the label.
+        measures = [
+            measure
+            for question in asked
+            for measure in (question.measure, *[question.measure_smoothed] * (question.metric == "max_skew"))
+        ]
+        return [tracked_name(measure, blank=" ") for measure in measures]
+
+    worst = tracked_name(QUESTIONS[0].measure_smoothed, blank=" ")
     checkpoints = _view(
-        "Checkpoints", [*names.values()], sort=f"metrics.`{of_encoders[0]}`", by="dataset",
+        "Checkpoints", names(["encoder", "generator"]), sort=f"metrics.`{worst}`", by="dataset",
         runs=f"tags.`{SHOWS_TAG}` = 'checkpoint'",
     )  # fmt: skip
+    judged = [f"{ON_JUDGED}/{name}" for name in names(["encoder"])]
     mitigations = _view(
-        "Mitigations", [f"{ON_JUDGED}/{name}" for name in of_encoders], ["condition"], sort="tags.`mlflow.runName`",
+        "Mitigations", judged, ["condition"], sort="tags.`mlflow.runName`",
         runs="tags.`plumbline.condition` != 'audit'", first=ON_JUDGED,
     )  # fmt: skip
     return {f"{_VIEW_TAG}{_VIEW}": checkpoints, f"{_VIEW_TAG}{_VIEW}-mitigations": mitigations}

@@ -88,12 +88,15 @@ _TOKENS = ("image_seq_length", "image_seq_len", "num_image_tokens", "num_additio
 # What the processors of Qwen and its like call edges are numbers of pixels; those of all others are sides.
 _PIXELS = re.compile("qwen|glm|paddleocr|hunyuan|compass|minimax|ernie|videollama|cosmos", re.IGNORECASE)
 _EDGES = ("shortest_edge", "longest_edge", "min_pixels", "max_pixels")
+_PATCHES = ("max_num_patches", "min_num_patches", "max_patches", "min_patches", "total_mask_patches")
+_TILES = ("max_image_tiles", "max_num_tiles", "max_tiles", "min_tiles", "max_crops", "max_slice_nums")
 LARGEST_SIDE, _MOST_PIXELS = 8_192, 1 << 27
 _MOST = (
     dict.fromkeys(_LAYERS, 1_000)
     | dict.fromkeys(_CLASSES, 100_000)
     | dict.fromkeys(_SIDES, LARGEST_SIDE)
-    | dict.fromkeys(_TOKENS, 16_384)
+    | dict.fromkeys((*_TOKENS, *_PATCHES), 16_384)
+    | dict.fromkeys(_TILES, 256)
     | {"context_length": 8_192}  # open_clip has a mask of its square
     | dict.fromkeys(_EDGES, _MOST_PIXELS)
 )

@@ -24,6 +24,7 @@ from plumbline.version import library_version
 
 if TYPE_CHECKING:
     import torch
+    from PIL.Image import Image as Picture
 
 # Models of open_clip and transformers, whole and from this disk alone.
 
@@ -86,7 +87,7 @@ def _no_code(trust: object, name: object, has_local_code: bool, has_remote_code:
     return False
 
 
-_LIMITED = threading.Lock()
+_LIMITED = threading.RLock()
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def memory_limited(room: int) -> Iterator[None]:
         return
     import resource
 
-    # One at a time: another thread would take this limit for that of before, and keep it.
+    # One thread at a time: another would take this limit for that of before, and keep it.
     with _LIMITED:
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = int(taken.read_text().split()[5]) * resource.getpagesize() + room
@@ -111,6 +112,59 @@ def memory_limited(room: int) -> Iterator[None]:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _is_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)  # NumPy, and torch
+
+
+@contextmanager
+def modest_images(folder: Path) -> Iterator[None]:
+    """Refuse an image processor that takes more memory for a small image than building a model may take.
+
+    Which of its settings decide how large an image becomes (sides, tiles, patches, their numbers of pixels) differs
+    from class to class.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    try:
+        with memory_limited(_ROOM):
+            yield
+    except Exception as error:
+        if not _is_of_memory(error):
+            raise
+        raise CheckpointError(
+            "the image processor of this checkpoint makes more of a small image than any model needs",
+            where=folder,
+            found=str(error).partition("\n")[0] or type(error).__name__,
+            expected=f"at most {_ROOM >> 30} GiB of memory taken",
+        ) from error
+
+
+_STRIPS = ((4, 800), (800, 4))
+"""An image that is cut into tiles gets most of them where it is a strip."""
+
+
+def require_modest_strips(take: Callable[[Picture], object], folder: Path) -> None:
+    """Refuse an image processor that takes more memory for a narrow image than `modest_images` lets it take.
+
+    Parameters
+    ----------
+    take : callable
+        Whatever else it raises is not told: such an image is refused when it is met.
+    """
+    from PIL import Image
+
+    for size in _STRIPS:
+        try:
+            with modest_images(folder):
+                take(Image.new("RGB", size))
+        except CheckpointError:
+            raise
+        except Exception:  # noqa: S112
+            continue
 
 
 _TOLD_BY_MESSAGE = (RuntimeError, ValueError, OSError, ImportError, TypeError)
@@ -137,7 +191,9 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
     except PlumblineError:
         raise
     except Exception as error:
-        message, name = str(error).strip().partition("\n")[0], type(error).__name__
+        lines, name = str(error).strip().splitlines() or [""], type(error).__name__
+        # What torch says of weights that do not fit begins with a line that names none.
+        message = f"{lines[0]} {lines[1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
         raise CheckpointError(
             what,
             where=where,
@@ -347,7 +403,7 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
     try:
         model = architecture()
     except Exception as error:
-        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # NumPy, and torch
+        if _is_of_memory(error):
             raise CheckpointError(
                 "the configuration makes a model that takes more memory than it may while it is built",
                 where=folder,
@@ -376,7 +432,7 @@ _TIMES, _SPARE = 4, 1 << 26
 def _require_in_proportion(expected: Sizes, held: Sizes, folder: Path) -> None:
     """Refuse a configuration that makes a model much larger than its files: memory is taken before they are read."""
     numbers, stored = (sum(map(math.prod, sizes.values())) for sizes in (expected, held))
-    if stored and numbers > _TIMES * stored + _SPARE:
+    if numbers > _TIMES * stored + _SPARE:
         raise CheckpointError(
             "the configuration makes a model that is much larger than its weights",
             where=folder,

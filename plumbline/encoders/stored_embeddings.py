@@ -322,6 +322,7 @@ def _read_npz(path: Path, column: str, vector: str) -> tuple[NDArray[Any], list[
             for member in members:
                 with arrays.zip.open(member) as file:
                     headers.append(_header(file, size=member.file_size))
+            _require_matrix(path, headers[0].shape, headers[0].dtype)
             # Texts of no width take no bytes, however many there are.
             if headers[1].size > 1 + headers[0].size:
                 raise EncodingError(
@@ -363,13 +364,7 @@ def _read(path: Path, column: str, settings: EmbeddingsSettings) -> _Part:
         named_in, (vectors, names) = path, _read_npz(path, column, settings.vector)
     else:
         named_in, names, vectors = path, _names(path, column), _lists(path, settings.vector)
-    if vectors.ndim != 2 or vectors.dtype.kind != "f":
-        raise EncodingError(
-            "the stored embeddings are of another shape or type",
-            where=path,
-            found=f"{vectors.dtype} of shape {vectors.shape}",
-            expected="floats, a row an image or text",
-        )
+    _require_matrix(path, vectors.shape, vectors.dtype)
     if len(names) != len(vectors):
         raise EncodingError(
             f"{abs(len(names) - len(vectors))} rows of embeddings or names are missing",
@@ -378,6 +373,16 @@ def _read(path: Path, column: str, settings: EmbeddingsSettings) -> _Part:
             expected="as many, in one order",
         )
     return _Part(path, vectors, names, named_in, column)
+
+
+def _require_matrix(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if len(shape) != 2 or dtype.kind != "f":
+        raise EncodingError(
+            "the stored embeddings are of another shape or type",
+            where=path,
+            found=f"{dtype} of shape {shape}",
+            expected="floats, a row an image or text",
+        )
 
 
 def _require_columns(path: Path, column: str, vector: str, there: Sequence[str]) -> None:

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
-from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, loading, ready_libraries, whole_model
+from plumbline.checkpoints.loading import (
+    FROM_DISK,
+    built_without_numbers,
+    loading,
+    modest_images,
+    ready_libraries,
+    require_modest_strips,
+    whole_model,
+)
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.text_lengths import TokenCounter, too_long_error
 from plumbline.encoders.torch_encoder import Normalisation, TorchEncoder
@@ -153,8 +161,10 @@ class ImageProcessor:
         from PIL import Image
 
         probe = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*_PROBE_SIZE, 3), dtype=np.uint8))
-        whole: NDArray[np.float32] = self._whole(images=probe, return_tensors="np")["pixel_values"]
-        in_two_parts = self._in_two_parts(probe)
+        with modest_images(folder):
+            whole: NDArray[np.float32] = self._whole(images=probe, return_tensors="np")["pixel_values"]
+            in_two_parts = self._in_two_parts(probe)
+        require_modest_strips(self.prepare, folder)
         if whole.shape != in_two_parts.shape or not np.allclose(whole, in_two_parts, atol=_TOLERANCE):
             same = whole.shape == in_two_parts.shape
             raise CheckpointError(

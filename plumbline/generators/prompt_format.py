@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from plumbline.checkpoints.loading import memory_limited
+from plumbline.checkpoints.loading import memory_limited, modest_images, require_modest_strips
 from plumbline.errors import CheckpointError, GenerationError
 from plumbline.generators.families import WITHOUT_TEMPLATE
 from plumbline.generators.folders import PROCESSOR_TEMPLATES, GeneratorFiles, chat_template
@@ -183,7 +184,7 @@ class Conversation:
         self._processor, self.tokenizer = processor, processor.tokenizer
         self._settings = {"processor": type(processor).__name__, "images": type(processor.image_processor).__name__}
         self._switches = files.switches
-        processor.image_processor = _PreparedOnce(processor.image_processor)
+        images = processor.image_processor = _PreparedOnce(processor.image_processor, files.folder)
         template = processor.chat_template or self.tokenizer.chat_template
         self._plain = WITHOUT_TEMPLATE.get(files.model_type) if template is None else None
         grey = Image.new("RGB", (64, 48), (127, 127, 127))
@@ -195,6 +196,8 @@ class Conversation:
             raise self._unfit(files, error) from error
         if probed[0] == probed[1]:
             raise self._unfit(files, "the same tokens for any prompt")
+        require_modest_strips(lambda strip: self.inputs(strip, PROBES[0]), files.folder)
+        images.proved = True
         self._example: list[int] = probed[0]
 
     def inputs(self, image: Image, prompt: str) -> dict[str, Any]:
@@ -238,10 +241,16 @@ class Conversation:
 
 
 class _PreparedOnce:
-    """An image processor that keeps what it made of the last images: all prompts about them need the same."""
+    """An image processor that keeps what it made of the last images: all prompts about them need the same.
 
-    def __init__(self, processor: Any) -> None:
-        self._processor = processor
+    Attributes
+    ----------
+    proved : bool
+        Until it is, memory is limited (`plumbline.checkpoints.loading.modest_images`).
+    """
+
+    def __init__(self, processor: Any, folder: Path) -> None:
+        self._processor, self._folder, self.proved = processor, folder, False
         self._last: tuple[Any, Any, Any] = (None, None, None)
 
     def __call__(self, images: Any, **options: Any) -> Any:
@@ -249,7 +258,8 @@ class _PreparedOnce:
 
         kept, last_options, prepared = self._last
         if kept is None or not _same(kept, images) or last_options != options:
-            prepared = self._processor(images, **options)
+            with nullcontext() if self.proved else modest_images(self._folder):
+                prepared = self._processor(images, **options)
             self._last = images, options, prepared
         return copy.copy(prepared)
 

@@ -22,6 +22,7 @@ from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.evidence import CELL, states, too_weak
 from plumbline.metrics.own import GAP, VALUE
+from plumbline.report.disparity import SMOOTHED
 from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
@@ -201,16 +202,21 @@ _CARD_TASK = ("zero-shot-image-classification", "Zero-shot choice among texts")
 _MEASURED = ("metric", "suite", "event", "attribute", "group", "prompt", "instruction", "scorer", "statistic")
 
 
-def headline_rows(metric_table: pl.DataFrame, model: str, reading: Reading) -> pl.DataFrame:
-    """Return the numbers on a model's card: what the scorecard shows of it, dataset by dataset, in its order."""
-    rows = metric_table.filter(pl.col("model") == model, pl.col("condition") == BEFORE)
-    tables = [metric_table.clear()]
-    for _, of_one in rows.group_by("dataset", maintain_order=True):
-        card = scorecard(of_one, reading).filter(~pl.col("state").is_in([*NOTHING, "undefined", "not_asked"]))
-        answering = where(of_one, metric=tuple(set(card["metric"])))
+def headline_rows(metric_table: pl.DataFrame, reading: Reading) -> dict[str, pl.DataFrame]:
+    """Return model -> the numbers on its card: what the scorecard shows of it, dataset by dataset, in its order.
+
+    The models of a dataset stand side by side, as in the scorecard, so that a measure has one definition for all.
+    """
+    before = metric_table.filter(pl.col("condition") == BEFORE)
+    tables = {model: [metric_table.clear()] for model in metric_table["model"].unique(maintain_order=True)}
+    for _, of_dataset in before.group_by("dataset", maintain_order=True):
+        card = scorecard(of_dataset, reading).filter(~pl.col("state").is_in([*NOTHING, "undefined", "not_asked"]))
+        answering = where(of_dataset, metric=tuple(set(card["metric"])))
         named = answering.with_columns(row_ids(answering)).filter(pl.col("value").is_finite())
-        tables.append(card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id"))
-    return pl.concat([each.select(metric_table.columns) for each in tables])
+        shown = card.select(row_id="row").join(named, on="row_id", maintain_order="left").drop("row_id")
+        for (model,), rows in shown.group_by("model", maintain_order=True):
+            tables[str(model)].append(rows)
+    return {model: pl.concat([each.select(metric_table.columns) for each in parts]) for model, parts in tables.items()}
 
 
 def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
@@ -268,9 +274,13 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str], said
 
 
 def measured(row: Mapping[str, Any]) -> str:
-    """Return what a metric row measures, in the words of its columns; a metric of one's own has the name given it."""
+    """Return what a metric row measures, in the words of its columns; a metric of one's own has the name given it.
+
+    A smoothed skew is called so: its number says nothing beside one that is not.
+    """
     named = {**row, "metric": row["definition"]} if row["metric"] in (GAP, VALUE) else row
-    return ", ".join(str(named[key]) for key in _MEASURED if named[key] not in (None, "estimate"))
+    parts = [str(named[key]) for key in _MEASURED if named[key] not in (None, "estimate")]
+    return ", ".join(parts + [SMOOTHED] * (row["definition"] == SMOOTHED))
 
 
 # --- Provenance as an in-toto statement: the files of a bundle and their materials.

@@ -95,8 +95,8 @@ class Exported:
 
     def headlines(self, model: str) -> pl.DataFrame:
         """Return the headline numbers of a model, see `headline_rows`."""
-        if model not in self._headlines:
-            self._headlines[model] = headline_rows(self.table, model, self.reading)
+        if not self._headlines:
+            self._headlines.update(headline_rows(self.table, self.reading))
         return self._headlines[model]
 
     @property
@@ -184,30 +184,22 @@ def clip_benchmark_table(audit: Exported) -> pl.DataFrame:
     cells = []
     for key, cell in rows.group_by(*CLIP_BENCHMARK, maintain_order=True):
         right = cell.filter(metric="zero_shot_accuracy", statistic="estimate", suite="trident")["value"].to_list()
-        numbers = flat_numbers(cell.select(audit.table.columns), audit.reading)
+        of_model = audit.headlines(cell["model"][0]).filter(
+            pl.col("dataset") == cell["dataset"][0], pl.col("suite").is_in(cell["suite"].unique().implode())
+        )
+        numbers = flat_numbers(of_model)
         cells.append(dict(zip(CLIP_BENCHMARK, key)) | {"acc1": right[0] if right else None} | numbers)
     names = dict.fromkeys(name for cell in cells for name in cell)
     schema: Schema = {name: pl.String if name in CLIP_BENCHMARK else pl.Float64 for name in names}
     return pl.DataFrame(cells, schema=schema)
 
 
-def flat_numbers(rows: pl.DataFrame, reading: Reading) -> dict[str, float]:
+def flat_numbers(headlines: pl.DataFrame) -> dict[str, float]:
     """Return the headline numbers of one model on one dataset, in the scorecard's order: `max_skew/crime/crime/race`.
 
     Each has a name that MLflow takes, see `tracked_name`.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Metric rows of that model and dataset.
-    reading : Reading
     """
-    headlines = [headline_rows(rows, model, reading) for model in rows["model"].unique(maintain_order=True)]
-    return {
-        tracked_name(measured(row).replace(", ", "/")): row["value"]
-        for each in headlines
-        for row in each.iter_rows(named=True)
-    }
+    return {tracked_name(measured(row).replace(", ", "/")): row["value"] for row in headlines.iter_rows(named=True)}
 
 
 def clip_benchmark(audit: Exported) -> Files:
@@ -219,8 +211,9 @@ def numbers(audit: Exported) -> Files:
     """Return one flat dict of the headline numbers, as trackers take them: `faces/clip/max_skew/crime/crime/race`."""
     flat: dict[str, float] = {}
     before = audit.table.filter(pl.col("condition") == BEFORE)
-    for (dataset, model), rows in before.group_by("dataset", "model", maintain_order=True):
-        flat |= {f"{dataset}/{model}/{name}": value for name, value in flat_numbers(rows, audit.reading).items()}
+    for dataset, model in before.select("dataset", "model").unique(maintain_order=True).iter_rows():
+        found = flat_numbers(audit.headlines(model).filter(pl.col("dataset") == dataset))
+        flat |= {f"{dataset}/{model}/{name}": value for name, value in found.items()}
     return {"numbers.json": f"{json.dumps(flat, indent=1, ensure_ascii=False)}\n".encode()}
 
 

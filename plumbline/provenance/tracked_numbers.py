@@ -10,6 +10,7 @@ from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.digests import digest_bytes
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.family import EVERY
+from plumbline.metrics.paired.comparisons import SMOOTHED_SKEW
 from plumbline.metrics.registry import METRICS
 from plumbline.report.scorecard import BY_ID, headline_numbers
 
@@ -60,7 +61,10 @@ def sections() -> tuple[str, ...]:
 
 
 def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True) -> dict[str, float]:
-    """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/race`.
+    """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/crime/race`.
+
+    Beside each skew stands the smoothed one, `max_skew/crime/crime/race/smoothed`; alone where pairs of groups are left
+    out, since a mean over other pairs says nothing beside that of another run.
 
     Parameters
     ----------
@@ -79,6 +83,8 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
         if row["value"] is not None and math.isfinite(row["value"]):
             parts = ("metric", "suite", "event", "attribute", "group", "probe")
             named = [str(row[part]) for part in parts if row[part]]
+            if row["definition"] == SMOOTHED_SKEW:
+                named.append(SMOOTHED_SKEW)
             if row["definition"].startswith(_TEST_ROWS):
                 named.append(row["definition"])
             elif row["suite"] in fewer and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE) and of_texts:
@@ -155,11 +161,17 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
     return metrics
 
 
+def _of_other_pairs() -> pl.Expr:
+    left_out = pl.col("reason_codes").str.contains("undefined_pairs", literal=True).fill_null(value=False)
+    return (pl.col("metric") == "max_skew") & left_out
+
+
 def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
     headline = pl.col("metric").replace_strict(_HEADLINES, default=None, return_dtype=pl.String)
     return frame.filter(
         (
-            (pl.col("definition") == headline)
+            ((pl.col("definition") == headline) & ~_of_other_pairs())
+            | ((pl.col("metric") == "max_skew") & (pl.col("definition") == SMOOTHED_SKEW))
             | (headline == EVERY)
             | ((pl.col("metric") == "macro_accuracy") & pl.col("definition").str.starts_with(_TEST_ROWS))
         )

@@ -302,6 +302,11 @@ class Question:
         title = self.title.partition(" (")[0] if self.suite == "trident" and self.event else self.title
         return f"{title}: {unit.replace('%', 'percent')}" if unit else title
 
+    @property
+    def measure_smoothed(self) -> str:
+        """Return the same for a smoothed skew."""
+        return f"{self.measure} - {SMOOTHED}"
+
 
 def _labels(id: str, topic: str, suite: str, event: str, attribute: str) -> Question:
     """Return the question how unequally a label falls on groups."""
@@ -532,19 +537,21 @@ def _asked_elsewhere(card: pl.DataFrame) -> set[str]:
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     """Return measure -> value of the questions that the rows of one model answer, under one condition and scorer.
 
-    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out. Where Max Skew
-    leaves out pairs it is the smoothed one, and its measure says so; a ranking's is always that of the group in front,
-    since the rows of one model have no q that would say whether another group speaks. Values are in the unit that the
-    measure names (`Question.measure`), as the scorecard shows them.
+    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out. Beside Max
+    Skew stands the smoothed one (`measure_smoothed`), and it alone where Max Skew leaves out pairs: another model may
+    do so. A ranking's is always that of the group in front, since the rows of one model have no q that would say
+    whether another group speaks. Values are in the unit that the measure names, as the scorecard shows them.
     """
     plain = where(table, occupation=None)
     numbers = {}
     for question in questions(plain):
         for row in [*_answers(plain, question).values()][:1]:
             speaking = row if question.ranks else _told(row, question, plain, Reading())
-            if speaking["metric"] == question.metric and defined(speaking["value"]):
-                smoothed = f" - {SMOOTHED}" if speaking["definition"] == SMOOTHED else ""
-                numbers[question.measure + smoothed] = UNITS[question.unit].shown(speaking["value"])
+            smoothed = Disparity.of(row, plain).smoothed if question.metric == "max_skew" else None
+            for each in (speaking, smoothed):
+                if each is not None and each["metric"] == question.metric and defined(each["value"]):
+                    measure = question.measure_smoothed if each["definition"] == SMOOTHED else question.measure
+                    numbers[measure] = UNITS[question.unit].shown(each["value"])
     return numbers
 
 

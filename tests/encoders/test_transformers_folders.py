@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import _LEFT_OVER, _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
-from plumbline.checkpoints.loading import built_without_numbers, require_sizes, safetensors_alone
+from plumbline.checkpoints.loading import built_without_numbers, require_modest_strips, require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders import folders
@@ -246,14 +246,15 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
     import torch
     from safetensors.torch import save_file
 
-    save_file({"bias": torch.zeros(4, 4)}, tmp_path / "model.safetensors")
+    for held, name in ((torch.zeros(4, 4), "model"), (torch.zeros(0), "none")):
+        save_file({"bias": held}, tmp_path / f"{name}.safetensors")
 
-    def require(numbers: int, *, in_a_buffer: bool = False) -> None:
+    def require(numbers: int, *, in_a_buffer: bool = False, weights: str = "model") -> None:
         wide = torch.nn.Linear(4 if in_a_buffer else numbers, 1, bias=False, device="meta")
         wide.register_buffer("mask", torch.empty(numbers, device="meta") if in_a_buffer else None, persistent=False)
         require_sizes(
             tmp_path,
-            [tmp_path / "model.safetensors"],
+            [tmp_path / f"{weights}.safetensors"],
             lambda: wide,
             configuration="config.json",
             kept=tmp_path / f"kept-{numbers}-{in_a_buffer}",
@@ -261,8 +262,31 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
 
     for in_a_buffer in (False, True):
         require(1 << 20, in_a_buffer=in_a_buffer)
-        with pytest.raises(CheckpointError, match="much larger than its weights"):
-            require(1 << 30, in_a_buffer=in_a_buffer)
+        for weights in ("model", "none"):
+            with pytest.raises(CheckpointError, match="much larger than its weights"):
+                require(1 << 30, in_a_buffer=in_a_buffer, weights=weights)
+
+
+def test_an_image_processor_that_makes_something_huge_of_an_image_is_refused(tmp_path):
+    import numpy as np
+
+    def tiles(picture):
+        if picture.width > picture.height:
+            return np.empty(5 << 30, dtype=np.uint8)
+        raise ValueError("of such an image it takes nothing")
+
+    with pytest.raises(CheckpointError, match=r"more of a small image than any model needs[\s\S]*4 GiB"):
+        require_modest_strips(tiles, tmp_path)
+    require_modest_strips(np.asarray, tmp_path)
+    assert np.empty(5 << 30, dtype=np.uint8).size, "the limit is of the look alone"
+
+
+@pytest.mark.parametrize("setting", [{"max_num_patches": 20_000}, {"max_image_tiles": 600}, {"min_patches": 20_000}])
+def test_more_patches_or_tiles_than_any_model_needs_are_refused_by_name(tmp_path, setting):
+    write(tmp_path, "preprocessor_config.json", setting)
+    ((name, number),) = setting.items()
+    with pytest.raises(CheckpointError, match=rf"more than any model needs[\s\S]*{name}: {number}"):
+        refuse_code(tmp_path)
 
 
 @pytest.mark.parametrize(

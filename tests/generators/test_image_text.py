@@ -190,6 +190,18 @@ def test_a_template_that_waits_for_a_prompt_to_make_something_huge_of_is_refused
         answered(backend, rows(backend, subjects[:1], DECODING, prompts=["Later"]), DECODING)
 
 
+def test_tiles_that_fill_the_memory_are_refused(tmp_path):
+    IMAGE_TEXT["internvl"](tmp_path)
+    for path in tmp_path.glob("*processor_config.json"):
+        content = json.loads(path.read_text())
+        images = content.get("image_processor", content)
+        images |= {"min_patches": 2_000, "max_patches": 2_000, "size": {"height": 1_024, "width": 1_024}}
+        path.write_text(json.dumps(content))
+    files = generator_files("x", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    with pytest.raises(CheckpointError, match="makes more of a small image than any model needs"):
+        load_backend(files, Placement())
+
+
 @pytest.mark.parametrize("fault", BROKEN_TEMPLATES)
 def test_a_template_that_fails_is_an_error_of_the_checkpoint(tmp_path, fault):
     IMAGE_TEXT["smolvlm"](tmp_path)

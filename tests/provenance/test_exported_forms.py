@@ -22,8 +22,10 @@ from plumbline.provenance.export import (
     provenance_statement,
 )
 from plumbline.provenance.forms import Exported, flat_numbers, hub_dataset, model_cards, written
+from plumbline.provenance.tracked_numbers import headline_metrics
+from plumbline.reasons import reason
 from plumbline.report.reading import Reading
-from plumbline.report.scorecard import own_question
+from plumbline.report.scorecard import own_question, scorecard
 
 COMMON = {
     "metric": "max_skew", "definition": "mean_over_pairs", "model": "clip", "dataset": "faces", "suite": "crime",
@@ -56,7 +58,7 @@ def test_clip_benchmarks_columns_come_first_and_no_column_of_ours_is_lost():
 
 
 def test_the_card_is_read_back_by_the_hubs_own_reader():
-    rows = headline_rows(TABLE, "clip", Reading())
+    rows = headline_rows(TABLE, Reading())["clip"]
     assert rows.height == 1
     card = model_card("clip", rows, about={"checkpoint sha256": "b" * 64})
     metadata = yaml.safe_load(card.split("---\n")[1])
@@ -89,12 +91,12 @@ def test_headline_numbers_are_those_of_the_scorecard_in_its_order():
             COMMON | {"suite": "agency", "event": "negative_agency"},
         ]
     )
-    rows = headline_rows(pl.concat([more, TABLE]), "clip", Reading())
+    rows = headline_rows(pl.concat([more, TABLE]), Reading())["clip"]
     assert rows["suite"].to_list() == ["crime", "agency"] and set(rows["metric"]) == {"max_skew"}
 
 
 def test_generative_models_have_a_task_of_their_own():
-    card = model_card("llava", headline_rows(TABLE, "llava", Reading()), about={})
+    card = model_card("llava", headline_rows(TABLE, Reading())["llava"], about={})
     assert "image-text-to-text" in card
 
 
@@ -233,7 +235,44 @@ def test_a_model_without_a_number_has_a_card_that_says_so_and_no_results_for_the
 
 def test_numbers_have_names_that_mlflow_takes():
     table = metric_frame([COMMON | {"attribute": crossed_name(("site", "sex"))}])
-    assert list(flat_numbers(table, Reading())) == ["max_skew/crime/crime/site_x_sex"]
+    assert list(flat_numbers(*headline_rows(table, Reading()).values())) == ["max_skew/crime/crime/site_x_sex"]
+
+
+def _skews(model, plain, smoothed, *, left_out):
+    why = (reason("undefined_pairs", undefined=2, pairs=3),) if left_out else ()
+    sure = COMMON | {"model": model, "q": 0.001}
+    shares = {"Black": 0.0 if left_out else 0.1, "White": 0.5, "Asian": 0.2}
+    return [
+        sure | {"value": plain, "reason": why},
+        sure | {"definition": "smoothed", "value": smoothed},
+        *(
+            COMMON
+            | {"model": model, "metric": "outcome_proportion", "definition": "top1", "group": name, "value": share}
+            for name, share in shares.items()
+        ),
+    ]
+
+
+def test_the_headline_numbers_of_models_side_by_side_have_one_definition_as_in_the_scorecard():
+    table = metric_frame([*_skews("before", 1.8, 85.2, left_out=True), *_skews("after", 11.6, 10.1, left_out=False)])
+    files, name = written(Exported(table, Reading())), "max_skew/crime/crime/race/smoothed"
+    shown = dict(scorecard(table, Reading()).select("model", "value").rows())
+    assert shown == {"before": 85.2, "after": 10.1}
+    assert json.loads(files["numbers.json"]) == {f"faces/{model}/{name}": value for model, value in shown.items()}
+    columns = pl.read_csv(files["clip_benchmark.csv"])
+    assert dict(columns.select("model", name).rows()) == shown
+    assert "value: 10.1" in files["model_cards/after.md"].decode() and f"task_id: {name}" in str(files)
+    alone = metric_frame(_skews("after", 11.6, 10.1, left_out=False))
+    assert json.loads(written(Exported(alone, Reading()), ["numbers"])["numbers.json"]) == {
+        "faces/after/max_skew/crime/crime/race": 11.6
+    }
+
+
+def test_a_run_has_the_smoothed_skew_beside_each_skew_and_alone_where_pairs_are_left_out():
+    name = "max_skew/crime/crime/race"
+    whole = headline_metrics(metric_frame(_skews("after", 11.6, 10.1, left_out=False)))
+    partial = headline_metrics(metric_frame(_skews("before", 1.8, 85.2, left_out=True)))
+    assert whole == {name: 11.6, f"{name}/smoothed": 10.1} and partial == {f"{name}/smoothed": 85.2}
 
 
 def test_one_form_alone_and_none_that_is_not_there(folder):

@@ -287,9 +287,9 @@ def test_a_smoothed_skew_is_marked_and_a_plain_one_beside_it_is_not():
 
 
 def test_the_numbers_of_runs_say_which_skew_they_are():
-    (plain,) = headline_numbers(frame(_two_readings("next", 1.5, 1.2)))
+    (plain, _), (beside, value) = headline_numbers(frame(_two_readings("next", 1.5, 1.2))).items()
     (smoothed,) = headline_numbers(frame(_two_readings("cur", 9.0, 19.4, groups=NEVER_WHITE)))
-    assert smoothed == f"{plain} - smoothed"
+    assert smoothed == beside == f"{plain} - smoothed" and value == pytest.approx(120)
 
 
 def _refusing(model, share, gap=0.0, toxicity=0.0):
