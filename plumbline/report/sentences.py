@@ -20,7 +20,7 @@ from plumbline.metrics.evidence import value_without_difference
 from plumbline.reasons import find
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.estimates import groups_of
-from plumbline.report.evidence import QUESTION
+from plumbline.report.evidence import QUESTION, evidence
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.language_words import STAND_IN, people, prompt_title
 from plumbline.report.numbers import confidence, number, p_value
@@ -292,7 +292,9 @@ class Sentences:
             sentence = in_short(finding, row, ordinary, self.reading)
             return replace(finding, sentence=sentence + caveats(row, finding.tone, ordinary))
         cell = _cell(row, self.table)
-        beside = _other_pole(row, self.table) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
+        beside = (
+            _other_pole(row, self.table, self.reading) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
+        )
         if finding.tone in DIFFERENCES:
             beside += self._how_few(row)
         if row["scorer"] in self.reading.stand_ins:
@@ -350,7 +352,7 @@ def caveats(row: Row, tone: str, ordinary: Row) -> str:
     return text
 
 
-def _other_pole(row: Row, table: pl.DataFrame) -> str:
+def _other_pole(row: Row, table: pl.DataFrame, reading: Reading) -> str:
     """Say that a group lies closer to the words of the other pole too, where it does: then it is no leaning."""
     dimension, _, pole = (row["event"] or "").rpartition("_")
     other = {"negative": "positive", "positive": "negative"}.get(pole)
@@ -362,6 +364,8 @@ def _other_pole(row: Row, table: pl.DataFrame) -> str:
         return ""
     much = value_text(_away(_cell(opposite)))
     words = _event(f"{dimension}_{other}", row["metric"], row["suite"])
+    if not evidence(opposite, reading):
+        return f" Its value for {words} points the same way, without evidence ({much}): read both together."
     return f" The same holds for {words} ({much}): read both together."
 
 

@@ -458,8 +458,10 @@ def test_one_pole_that_holds_of_the_other_too_is_told_with_it():
     ]
     row = frame(rows).filter(event="belief_negative").row(0, named=True)
     table = frame(rows)
-    assert _other_pole(row, table) == " The same holds for positive words of belief (1.2 SD): read both together."
-    assert _other_pole(row, table.filter(event="belief_negative")) == ""
+    said = _other_pole(row, table, Reading())
+    assert said == " The same holds for positive words of belief (1.2 SD): read both together."
+    assert "points the same way, without evidence (1.2 SD)" in _other_pole(row, table.with_columns(q=0.4), Reading())
+    assert _other_pole(row, table.filter(event="belief_negative"), Reading()) == ""
 
 
 def test_the_section_of_a_model_holds_a_finding_that_no_cell_of_the_scorecard_tells():
