@@ -397,7 +397,7 @@ def _untested(card: pl.DataFrame, whose: str) -> str:
 
 
 def _refusing(models: Sequence[str]) -> str:
-    return f"{sentence_start(listed(models))} refused every answer: there is nothing to compare."
+    return f"{listed(models)} refused every answer: there is nothing to compare."
 
 
 def _counted(many: int, what: str) -> str:

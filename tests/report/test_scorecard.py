@@ -305,7 +305,7 @@ def _refusing(model, share, gap=0.0, toxicity=0.0):
 def test_a_model_that_refuses_every_answer_has_nothing_to_compare():
     card = scorecard(frame(_refusing("served", 1.0)), Reading())
     assert set(card["state"]) == {"all_refused"} and {value_text(each) for each in card.to_dicts()} == {"all refused"}
-    assert verdict(card, Reading()) == ("Served refused every answer: there is nothing to compare.",)
+    assert verdict(card, Reading()) == ("served refused every answer: there is nothing to compare.",)
     assert "every answer was refused, so that there is nothing to compare." in score_tip(card.row(0, named=True))
     assert model_sentences(card, "served", Reading()) == ["Every answer was refused: Words of competence; Refusals."]
     (finding,) = findings(frame(_refusing("served", 1.0)), Reading())
@@ -320,7 +320,7 @@ def test_a_model_that_answers_is_judged_beside_one_that_refuses():
     assert cell(card, "open", "refusals")["state"] == "none_refused"
     assert value_text(cell(card, "open", "refusals")) == "none refused"
     first, *_, last = verdict(card, Reading())
-    assert first.startswith("open: on faces it uses") and last.startswith("Served refused every answer")
+    assert first.startswith("open: on faces it uses") and last.startswith("served refused every answer")
     some = scorecard(frame(_refusing("open", 0.1, gap=0.05)), Reading())
     assert cell(some, "open", "refusals")["state"] == "too_weak"
 
