@@ -1,5 +1,6 @@
 """A fitted mitigation of an audited cell as a folder that can be used without Plumbline."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -9,15 +10,16 @@ from assets.mitigation_files import read_fits
 from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
-from plumbline.mitigations import LogitAdjustment
 from plumbline.mitigations.export import ExportFacts, export_mitigation
-from plumbline.mitigations.logit_adjustment.cells import TRIDENT
+from plumbline.mitigations.logit_adjustment.cells import SUITES, TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from resources.workspace import Workspace
 
 
 def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigation: str, folder: Path) -> list[Path]:
     """Write a mitigation that an audit fitted; return the files.
+
+    A logit adjustment has factors for the candidates of each suite that it was fitted on: a folder a suite.
 
     Parameters
     ----------
@@ -27,25 +29,14 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
     Raises
     ------
     ConfigError
-        If the audit does not try this mitigation on this cell, or the fit is of nothing that can be exported.
+        If the audit does not try this mitigation on this cell.
     StorageError
         If it has not been fitted, or on other content than the cell has now.
     """
     stored = _tried_on(workspace, encoder, dataset, mitigation)
     fits = read_fits(stored, mitigation)
-    classes: tuple[str, ...] = ()
-    probes: tuple[str, ...] = ()
-    fitted: FittedMitigation | LogitAdjustment
-    if isinstance(fits, FittedMitigation):
-        fitted = fits
-    else:
-        if TRIDENT not in fits:
-            raise ConfigError(
-                "only an adjustment of the Trident tests is exported", where=stored.partition, found=mitigation
-            )
-        fitted = fits[TRIDENT]
-        classes, probes = _candidates(_suite_of(stored, fitted.settings.candidates))
     committed = workspace.lake.require("image_embeddings", partition=stored.partition)
+    measured = _measured(workspace, encoder, dataset, mitigation)
     facts = ExportFacts(
         encoder=encoder,
         family=stored.family.name,
@@ -54,11 +45,22 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
         dataset=dataset,
         dataset_digest=stored.records.details["dataset_digest"],
         audit=workspace.audit.title,
-        classes=classes,
-        probes=probes,
-        measured=_measured(workspace, encoder, dataset, mitigation),
+        measured=tuple(map(_sentence, measured)),
     )
-    return export_mitigation(fitted, facts, folder)
+    if isinstance(fits, FittedMitigation):
+        return export_mitigation(fits, facts, folder)
+    files: list[Path] = []
+    for what, fit in fits.items():
+        suite = _suite_of(stored, SUITES[fit.settings.candidates] if what == TRIDENT else what)
+        of_suite = [_sentence(row) for row in measured if row["suite"] == suite.id]
+        about = replace(facts, suite=suite.id, averaged=bool(suite.ensemble), measured=tuple(of_suite))
+        if what == TRIDENT:
+            classes, probes = _candidates(suite)
+            about = replace(about, classes=classes, probes=probes)
+        else:
+            about = replace(about, candidates=suite.texts)
+        files += export_mitigation(fit, about, folder / suite.id)
+    return files
 
 
 def _tried_on(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> StoredCell:
@@ -82,9 +84,8 @@ def _tried_on(workspace: Workspace, encoder: str, dataset: str, mitigation: str)
     return stored
 
 
-def _suite_of(stored: StoredCell, candidates: str) -> Suite:
-    wanted = "trident_composite" if candidates == "composite" else "trident"
-    return next(suite for suite in stored.suites if suite.id == wanted)
+def _suite_of(stored: StoredCell, name: str) -> Suite:
+    return next(suite for suite in stored.suites if suite.id == name)
 
 
 def _candidates(suite: Suite) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -95,17 +96,17 @@ def _candidates(suite: Suite) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def _measured(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> tuple[str, ...]:
-    """Say what the audit found to be better and worse; nothing where it has not been judged yet."""
+def _measured(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> list[dict]:
+    """Return what the audit found to be better and worse; nothing where it has not been judged yet."""
     if workspace.lake.committed("bias_transfer") is None:
-        return ()
+        return []
     table = workspace.lake.read_table("bias_transfer").filter(
         (pl.col("model") == encoder)
         & (pl.col("dataset") == dataset)
         & (pl.col("condition") == mitigation)
         & pl.col("verdict").is_in([IMPROVED, WORSENED])
     )
-    return tuple(_sentence(row) for row in table.iter_rows(named=True))
+    return table.to_dicts()
 
 
 def _sentence(row: dict) -> str:

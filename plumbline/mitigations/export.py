@@ -47,9 +47,15 @@ class ExportFacts:
         Id in the audit, and the digest of its records.
     audit : str
         Title.
+    suite : str
+        Of a logit adjustment, the suite whose candidates it adjusts; else empty.
     classes, probes : tuple of str
-        Of a logit adjustment, the texts that it was fitted for: the C classes in order, and a probe for each set of
-        factors; else empty.
+        Of the one-probe tests, the texts that an adjustment was fitted for: the C classes in order, and a probe for
+        each set of factors; else empty.
+    candidates : tuple of str
+        Of an outcome suite, the texts that an adjustment was fitted for, in order; else empty.
+    averaged : bool
+        Whether the features of each of these are a mean over templates: there is no example of that.
     measured : tuple of str
         Sentences for people on what the mitigation did to bias, and what it cost.
     """
@@ -61,8 +67,11 @@ class ExportFacts:
     dataset: str
     dataset_digest: str
     audit: str
+    suite: str = ""
     classes: tuple[str, ...] = ()
     probes: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    averaged: bool = False
     measured: tuple[str, ...] = ()
 
 
@@ -87,7 +96,7 @@ def export_mitigation(fitted: FittedMitigation | LogitAdjustment, facts: ExportF
     ConfigError
         If the encoder's family lacks what the method needs: BridgeTower and OWLv2 have no text features to mitigate.
     MetricError
-        If the parameters are not of the encoder's width, or a logit adjustment's not of the classes and probes.
+        If the parameters are not of the encoder's width, or a logit adjustment's not of the texts that are said.
     StorageError
         If a file cannot be written; what was there before is intact.
     """
@@ -102,8 +111,8 @@ def export_mitigation(fitted: FittedMitigation | LogitAdjustment, facts: ExportF
     metadata = _metadata(method, settings, fitted.fitted_on, facts)
     arrays = {name: np.ascontiguousarray(array) for name, array in parameters.items()}
     contents = {"mitigation.safetensors": save(arrays, metadata=metadata)}
-    if facts.family in EXAMPLE_FAMILIES and method.name in _EXAMPLE_METHODS:
-        contents["example.py"] = _example(method, settings, facts.family).encode()
+    if facts.family in EXAMPLE_FAMILIES and method.name in _EXAMPLE_METHODS and not facts.averaged:
+        contents["example.py"] = _example(method, settings, facts).encode()
     contents["README.md"] = _readme(
         method, settings, fitted.fitted_on, facts, example="example.py" in contents
     ).encode()
@@ -134,6 +143,8 @@ def _require_fit(method: Method, parameters: Mapping[str, NDArray[Any]], facts: 
         factors = parameters["factors"]
         shape: tuple[int, ...] = (factors.shape[0] if factors.ndim == 3 else 1, factors.shape[-1])
         expected: tuple[int, ...] = (len(facts.probes), len(facts.classes) + 1)
+        if facts.candidates:
+            expected = (1, len(facts.candidates))
         what = "this adjustment has other probes and candidates than are said"
     else:
         # The learned tokens are as wide as the token embeddings, and say nothing of the features.
@@ -146,7 +157,10 @@ def _require_fit(method: Method, parameters: Mapping[str, NDArray[Any]], facts: 
 
 
 def _metadata(method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts) -> dict[str, str]:
-    candidates = {"classes": facts.classes, "probes": facts.probes} if method.acts_on == "logits" else {}
+    texts: dict[str, tuple[str, ...]] = {}
+    if method.acts_on == "logits":
+        of_probes = {"classes": facts.classes, "probes": facts.probes}
+        texts = {"candidates": facts.candidates} if facts.candidates else of_probes
     return {
         "method": method.name,
         "settings": canonical_json(settings),
@@ -158,16 +172,18 @@ def _metadata(method: Method, settings: Mapping[str, Any], fitted_on: str, facts
         "dataset_digest": facts.dataset_digest,
         "audit": facts.audit,
         "plumbline": __version__,
-        **{name: canonical_json(texts) for name, texts in candidates.items()},
+        **({"suite": facts.suite} if facts.suite else {}),
+        **{name: canonical_json(each) for name, each in texts.items()},
     }
 
 
-def _example(method: Method, settings: Mapping[str, Any], family: str) -> str:
+def _example(method: Method, settings: Mapping[str, Any], facts: ExportFacts) -> str:
     return _rendered(
         "example.py.jinja",
         title=method.title,
         method=method.name,
-        family=family,
+        family=facts.family,
+        candidates=bool(facts.candidates),
         released=settings.get("variant") == "released",
         additive=settings.get("mode") == "additive",
         nothing_left=NOTHING_LEFT,

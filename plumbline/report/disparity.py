@@ -13,7 +13,7 @@ import polars as pl
 from plumbline import reasons
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.metrics.evidence import state
-from plumbline.report.evidence import evidence, finding_of, titled, tone_of
+from plumbline.report.evidence import evidence, finding_of, of_kind, titled, tone_of
 from plumbline.report.finding import Finding
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, first, or_nan, where
@@ -86,7 +86,8 @@ class Disparity:
         reading is. Otherwise a reading that is evidence speaks, the smoothed skew before the parity difference; without
         one, the smoothed skew (the parity difference, where there is none) says that there is no evidence over all
         groups. Where another model leaves out pairs the smoothed skew speaks of both, so that their sizes can be held
-        against each other, unless it says otherwise of the evidence.
+        against each other, unless it says otherwise of the evidence. Evidence is that of the scorecard: findings, whose
+        q is over more tests, tell the same reading.
         """
         speaking = self._speaking(reading)
         smoothed = self.smoothed
@@ -94,14 +95,14 @@ class Disparity:
             return speaking
         if smoothed is None or not defined(smoothed["value"]):
             return speaking
-        states = [state(row, significance=reading.significance) for row in (smoothed, speaking)]
+        states = [state(of_kind(row), significance=reading.significance) for row in (smoothed, speaking)]
         return smoothed if states[0] == states[1] else speaking
 
     def _speaking(self, reading: Reading) -> Row:
         """Return the reading that speaks of the model alone."""
         # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
-        sure = [other for other in self.others if evidence(other, reading)]
-        surely = evidence(self.skew, reading) and defined(self.skew["value"])
+        sure = [other for other in self.others if evidence(of_kind(other), reading)]
+        surely = evidence(of_kind(self.skew), reading) and defined(self.skew["value"])
         if self.never or (surely and not (self.partial and self.others)):
             return self.skew
         return next(iter(sure or (self.others if self.partial else [])), self.skew)

@@ -36,6 +36,16 @@ def evidence(row: Row, reading: Reading) -> bool:
     return level is not None and level < reading.significance
 
 
+Q_OF_KIND = "q_of_kind"
+"""Column of a table whose q is over all rows that findings are picked from: q over the tests of one kind, which the
+scorecard shows."""
+
+
+def of_kind(row: Row) -> Row:
+    """Return a row with q over the tests of its kind, whether or not its table has been picked from."""
+    return {**row, "q": row.get(Q_OF_KIND, row["q"])}
+
+
 def tone_of(row: Row, reading: Reading, evident: str = "bias") -> str:
     """Return the tone of a row that is evidence (`evident`), no evidence (`none`) or undefined."""
     if not defined(row["value"]):

@@ -14,7 +14,7 @@ from plumbline.metrics.evidence import CELL, smallest_detectable, too_weak, valu
 from plumbline.metrics.family import family_descriptions
 from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import QUESTION, name_of
+from plumbline.report.evidence import Q_OF_KIND, QUESTION, name_of
 from plumbline.report.finding import Company, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import bare_p, confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
@@ -153,7 +153,9 @@ def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Read
     needed[tested] = required_p(p[tested], level=reading.significance)
     detectable = pl.when(pl.Series(np.isfinite(needed))).then(smallest_detectable(table, needed))
     table = table.with_columns(
-        pl.Series("q", q).fill_nan(None), detectable.otherwise("smallest_detectable").alias("smallest_detectable")
+        pl.col("q").alias(Q_OF_KIND),
+        pl.Series("q", q).fill_nan(None),
+        detectable.otherwise("smallest_detectable").alias("smallest_detectable"),
     )
     known = table["ci_low"].is_finite().fill_null(value=False) & table["ci_high"].is_finite().fill_null(value=False)
     places = [place for place in estimated if known[place]]

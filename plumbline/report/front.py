@@ -24,7 +24,7 @@ from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_or
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
-from plumbline.report.language_words import STAND_IN, people
+from plumbline.report.language_words import STAND_IN, headline_scorer, people
 from plumbline.report.numbers import confidence, count
 from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import advice as mitigation_advice
@@ -194,7 +194,7 @@ def front_page(table: pl.DataFrame, inputs: ReportInputs, reading: Reading) -> F
         findings=tuple(Told(sentences.of(finding), sentences.chart(finding)) for finding in leading),
         advice=advice(table, card, inputs, ranked),
         audited=audited(inputs, as_told),
-        limits=limits(inputs),
+        limits=limits(table, inputs),
         models=tuple(
             section(model, card, [sentences.of(f) for f in of_model], inputs, reading)
             for model, of_model in sections.items()
@@ -720,7 +720,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def limits(inputs: ReportInputs) -> tuple[str, ...]:
+def limits(table: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     """Return what no number here says, in at most five lines."""
     lines, paired = [], inputs.effects is not None and not inputs.effects.is_empty()
     compared = "; comparisons on the same images may, see “What size, data and source change”" if paired else ""
@@ -738,7 +738,7 @@ def limits(inputs: ReportInputs) -> tuple[str, ...]:
         "of the interval that is nearer to no difference: other columns may order them otherwise. Intervals that "
         f"overlap do not settle an order{compared}.",
     ]
-    if inputs.reading.stand_ins:
-        scorers = listed(f"“{name}”" for name in inputs.reading.stand_ins)
-        lines.append(f"Toxicity was scored by {scorers}, {STAND_IN} for a toxicity model.")
+    scorer = headline_scorer(table, inputs.reading)
+    if scorer in inputs.reading.stand_ins:
+        lines.append(f"Toxicity was scored by “{scorer}”, {STAND_IN} for a toxicity model.")
     return tuple(lines[:5])

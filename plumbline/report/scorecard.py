@@ -937,8 +937,8 @@ def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> bool:
 
 
 OF_SMOOTHED = (
-    "smoothed, so that pairs count too of which one group never gets the label; do not compare the size with one "
-    "that is not marked"
+    "smoothed, so that every pair of groups counts, whether or not each gets the label; do not compare the size with "
+    "one that is not marked"
 )
 """What `‡` behind a value says."""
 

@@ -290,11 +290,10 @@ class Sentences:
         if sources is None or finding.tone not in (*DIFFERENCES, "none") or row.get("metric") not in SAYS:
             ordinary = {} if sources is None else sources.ordinary
             sentence = in_short(finding, row, ordinary, self.reading)
-            return replace(finding, sentence=sentence + caveats(row, finding.tone, ordinary))
+            return replace(finding, sentence=sentence + caveats(row, finding.tone, ordinary, self.reading))
         cell = _cell(row, self.table)
-        beside = (
-            _other_pole(row, self.table, self.reading) + _lifted(cell) + caveats(row, finding.tone, sources.ordinary)
-        )
+        beside = _other_pole(row, self.table, self.reading) + _lifted(cell)
+        beside += caveats(row, finding.tone, sources.ordinary, self.reading)
         if finding.tone in DIFFERENCES:
             beside += self._how_few(row)
         if row["scorer"] in self.reading.stand_ins:
@@ -328,17 +327,21 @@ _FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
 _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 
 
-def caveats(row: Row, tone: str, ordinary: Row) -> str:
+def caveats(row: Row, tone: str, ordinary: Row, reading: Reading) -> str:
     """Return what a claim, or that there is no evidence, must not be read without, as sentences; or nothing.
 
-    That it comes from few sets; of no evidence why nothing would have been found, and that a margin is excluded; of a
-    claim whose interval reaches no difference what the evidence is.
+    That it comes from few sets; that q over the tests of its kind, as in the scorecard, says otherwise; of no evidence
+    why nothing would have been found, and that a margin is excluded; of a claim whose interval reaches no difference
+    what the evidence is.
     """
     if not row or tone not in (*DIFFERENCES, "none"):
         return ""
     codes = (*_FEW, *(_UNTOLD if tone == "none" else ()))
     known = (find(row.get("reason_codes"), code) for code in codes)
     text = "".join(f" {sentence_start(str(why))}." for why in known if why)
+    claims = tone in DIFFERENCES
+    if ordinary and evidence(ordinary, reading) != claims:
+        text += f" By q over the tests of its kind alone, as in the scorecard, there is {'no ' * claims}evidence."
     if tone == "none":
         excluded = row.get("equivalence_q")
         if excluded is not None and state_of_row({**row, "q": None, "p": None}) == "evidence_of_none":

@@ -236,14 +236,20 @@ def test_a_second_audit_trains_nothing_and_changes_no_byte(mitigated):
 def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
     code, output = mitigated.run("export-mitigation", MODEL, DATASET, name, "--to", str(tmp_path / name))
     assert code == 0, output
-    readme = (tmp_path / name / "README.md").read_text()
-    assert MODEL in readme and DATASET in readme
+    folders = [tmp_path / name / suite for suite in ("trident", "crime")] if name == "ala" else [tmp_path / name]
+    assert {path.parent for path in (tmp_path / name).rglob("README.md")} == set(folders)
+    readmes = [(folder / "README.md").read_text() for folder in folders]
+    assert all(MODEL in readme and DATASET in readme for readme in readmes)
+    for readme, folder in zip(readmes, folders):
+        others = {"trident", "crime", "communion", "agency"} - {folder.name}
+        assert name != "ala" or not any(f" of {suite} " in readme for suite in others)
     root = mitigated.workspace.dataset_root(DATASET)
     image = root / mitigated.workspace.lake.read_table("records", partition=DATASET)["path"][0]
     checkpoint = PROJECT / "plumbline/world/checkpoints" / MODEL
-    code, output = mitigated.run("-c", ALONE, str(tmp_path / name / "example.py"), str(checkpoint), str(image))
-    assert code == 0, output
-    assert output.strip()
+    for folder in folders:
+        code, output = mitigated.run("-c", ALONE, str(folder / "example.py"), str(checkpoint), str(image))
+        assert code == 0, output
+        assert output.strip()
 
 
 def test_an_export_of_what_was_not_tried_is_refused(mitigated, tmp_path):

@@ -276,6 +276,42 @@ def test_parameters_of_another_width_are_refused(encoders, tmp_path, build):
         export_mitigation(build(encoder), facts(encoder, width=encoder.width + 1), tmp_path)
 
 
+def outcome_adjustment():
+    logits = generator(6).normal(size=(60, 3)) + 5
+    return fit_logit_adjustment(
+        logits, generator(6).permutation(60) % 2, n_classes=2, per_class=5, learning_rate=0.2, trials=2, seed=1
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_example_for_the_candidates_of_a_suite_gives_the_numbers_of_the_library(
+    encoders, folders, picture, tmp_path, family
+):
+    encoder, texts, made = encoders[family], (*CLASSES, PROBES[0]), outcome_adjustment()
+    about = facts(encoder, suite="crime", candidates=texts, measured=("improved: the crime.",))
+    export_mitigation(made, about, tmp_path)
+    process = server().start(
+        ("-c", RUNNER, json.dumps([[str(tmp_path / "example.py"), str(folders[family]), str(picture)]])),
+        {**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    image = encoder.embed_images(encoder.prepare(Image.open(picture).convert("RGB"))[None])[0]
+    rows = encoder.embed_texts(texts)
+    scaled = encoder.logit_scale * (rows @ image) / np.linalg.norm(rows, axis=1) / np.linalg.norm(image)
+    told, named = printed(tmp_path)
+    assert named == list(texts)
+    np.testing.assert_allclose(told["before"], softmax(scaled), atol=1e-5)
+    np.testing.assert_allclose(told["after"], softmax(made.adjust(scaled[None], trial=0)[0]), atol=1e-5)
+    readme = (tmp_path / "README.md").read_text()
+    assert "logits of the suite `crime`" in readme and "not fitted on, of this suite:" in readme
+    (tmp_path / "none").mkdir()
+    paths = export_mitigation(made, facts(encoder, suite="own", candidates=texts, averaged=True), tmp_path / "none")
+    assert [path.name for path in paths] == ["mitigation.safetensors", "README.md"]
+    with pytest.raises(MetricError, match="other probes and candidates"):
+        export_mitigation(made, facts(encoder, suite="crime", candidates=texts[:2]), tmp_path)
+
+
 @pytest.mark.parametrize("probes", [1, 2])
 def test_an_adjustment_of_other_candidates_is_refused(encoders, tmp_path, probes):
     made = adjustment("multiplicative", encoders["clip"], probes)

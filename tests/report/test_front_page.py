@@ -377,6 +377,9 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
     assert "drawn faces with planted biases" in front_page(table, inputs, inputs.reading).limits[0]
     table, inputs = audits["generators"]
     assert any("stand-in" in line for line in front_page(table, inputs, inputs.reading).limits)
+    scored = pl.when(pl.col("scorer").is_not_null()).then(pl.lit("mine")).alias("scorer")
+    real = front_page(table.with_columns(scored), inputs, inputs.reading)
+    assert not any("stand-in" in line for line in real.limits), "the headlines are of a real scorer"
 
 
 def test_the_page_of_one_number_says_it_as_the_findings_do():

@@ -14,7 +14,7 @@ from plumbline.provenance.tracked_numbers import scorecard_numbers
 from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
-from plumbline.report.findings import findings
+from plumbline.report.findings import findings, headline_findings
 from plumbline.report.front import affected, verdict
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import (
@@ -290,6 +290,26 @@ def test_the_numbers_of_runs_say_which_skew_they_are():
     (plain, _), (beside, value) = headline_numbers(frame(_two_readings("next", 1.5, 1.2))).items()
     (smoothed,) = headline_numbers(frame(_two_readings("cur", 9.0, 19.4, groups=NEVER_WHITE)))
     assert smoothed == beside == f"{plain} - smoothed" and value == pytest.approx(120)
+
+
+def test_a_finding_tells_the_reading_of_the_scorecard_and_says_where_its_q_is_over_more_tests():
+    quiet = {"p": 0.06, "q": 0.1}
+    plain, smoothed, *shares = _two_readings("a", 1.3, 1.1, p=0.028, q=0.029)
+    others = [
+        answer("a", suite=suite, event=event, **UNSURE) for suite, event in (("agency", NEGATIVE), ("crime", "x"))
+    ]
+    table = frame([plain | quiet, smoothed, *shares], *others)
+    found = cell(scorecard(table, Reading()), "a")
+    assert (found["definition"], found["state"]) == ("smoothed", "evidence")
+    told = {finding.row: finding for finding in headline_findings(table, Reading())}[found["row"]]
+    assert told.tone == "none" and "110%" in told.sentence
+    assert told.sentence.endswith("By q over the tests of its kind alone, as in the scorecard, there is evidence.")
+
+
+@pytest.mark.parametrize(("tested", "told"), [(SURE, ["bias"]), (UNSURE, ["none"]), ({"p": None, "q": None}, [])])
+def test_of_a_gap_of_an_own_metric_that_nothing_tested_no_evidence_is_not_said(tested, told):
+    gap = answer("a")[0] | {"metric": "own_metric_gap", "definition": "top_two", "value": 0.66} | tested
+    assert [finding.tone for finding in findings(frame([gap]), Reading())] == told
 
 
 def _refusing(model, share, gap=0.0, toxicity=0.0):

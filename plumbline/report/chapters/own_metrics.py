@@ -11,7 +11,7 @@ from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing, estimate
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, where
+from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, event_title, group_title, suite_title
 
 _HEADS = ("metric", "suite", "event", "attribute", "group", "model", "value", "n")
@@ -36,8 +36,9 @@ def _listed(row: Row) -> tuple[str, ...]:
 
 
 def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return for each metric, event and attribute whether the groups lie apart."""
-    return [_gap(row, reading) for row in where(table, metric=GAP, condition="before").to_dicts()]
+    """Return for each metric, event and attribute whether the groups lie apart; nothing of gaps that nothing tested."""
+    gaps = where(table, metric=GAP, condition="before").to_dicts()
+    return [_gap(row, reading) for row in gaps if not defined(row["value"]) or defined(row["p"])]
 
 
 def _gap(row: Row, reading: Reading) -> Finding:
