@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -21,10 +22,12 @@ DEEPEST = 100
 """Levels that foreign YAML may nest."""
 LARGEST = 200_000
 """Values of foreign YAML once its aliases are written out: nine levels of nine aliases each are 400 million."""
+LONGEST_NUMBER = 1_000
+"""Digits of a whole number of foreign YAML: Python takes quadratic time to print one, or refuses to."""
 
-
+_WHOLE = re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z")
 _NUMBERS = {
-    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[0-1_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z"),
+    "tag:yaml.org,2002:int": _WHOLE,
     "tag:yaml.org,2002:float": re.compile(
         r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
@@ -75,6 +78,24 @@ for _tag, _pattern in _NUMBERS.items():
     _Loader.add_implicit_resolver(_tag, _pattern, list("-+0123456789."))
 
 
+def text_within(path: Path, most: int, *, errors: str = "strict") -> str:
+    """Return the UTF-8 text of a file that somebody else made, of which no more than `most` bytes are read.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is larger, or is no plain file: a device has no end, and a pipe waits.
+    UnicodeDecodeError
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no plain file")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes")
+    return data.decode("utf-8", errors)
+
+
 def foreign_yaml(text: str) -> tuple[Any, yaml.Node | None]:
     """Return the content of a YAML text that may be anything, and its nodes, which know their lines.
 
@@ -110,6 +131,8 @@ def _require_bounded(text: str) -> None:
             anchor, size = None, sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             anchor = event.anchor
+            if len(event.value) > LONGEST_NUMBER and event.implicit[0] and _WHOLE.match(event.value):
+                raise _beyond(f"a number of more than {LONGEST_NUMBER:,} digits", event)
         else:
             continue
         if anchor is not None:
@@ -141,6 +164,20 @@ def key_lines(root: yaml.Node | None) -> Iterator[tuple[Place, int]]:
             children = [(str(i), value, value) for i, value in enumerate(node.value)]
         yield from (((*location, name), key.start_mark.line + 1) for name, key, _ in children)
         waiting += [(value, (*location, name)) for name, value in {name: value for name, _, value in children}.items()]
+
+
+def repeated_keys(root: yaml.Node | None) -> list[tuple[Place, int, int]]:
+    """Return each key that stands again in its mapping, with the lines of it and of the first.
+
+    YAML's own reader lets the last one win without a word.
+    """
+    first: dict[Place, int] = {}
+    again: list[tuple[Place, int, int]] = []
+    for place, line in key_lines(root):
+        if place in first:
+            again.append((place, line, first[place]))
+        first.setdefault(place, line)
+    return again
 
 
 def line_of(place: Sequence[Any], lines: Mapping[Place, int]) -> int:

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from plumbline.catalog.files import foreign_yaml, key_lines, line_of
+from plumbline.catalog.files import foreign_yaml, key_lines, line_of, repeated_keys, text_within
 from plumbline.catalog.suites import (
     AS_WRITTEN,
     VALENCES,
@@ -312,15 +312,24 @@ def read_own_suite(path: Path) -> dict[str, Any]:
     if path.suffix not in SUITE_FILES:
         raise ConfigError("a suite is a YAML file", where=path, expected=f"a name that ends in {SUITE_FILES[0]}")
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ConfigError("a file of prompts is too large", where=path, expected=f"{_LARGEST_FILE:,} bytes")
-        content, node = foreign_yaml(path.read_text("utf-8"))
+        content, node = foreign_yaml(text_within(path, _LARGEST_FILE))
     except OSError as error:
         raise ConfigError("the file of a suite cannot be read", where=path, found=error.strerror) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError("a file of prompts is not YAML", where=path, found=" ".join(str(error).split())) from error
     if not isinstance(content, dict):
         raise ConfigError("a file of prompts is a mapping", where=path, found=type(content).__name__)
+    if repeated := repeated_keys(node):
+        mistakes = [
+            ConfigError(
+                "a key stands twice in a file of prompts",
+                where=f"{path}, line {line}",
+                found=f"a second `{place[-1]}`; the first is on line {first}",
+                expected="every key once",
+            )
+            for place, line, first in repeated
+        ]
+        raise ConfigError.all_of(mistakes)
     family = content.get("family")
     if not isinstance(family, str) or family not in KINDS:
         known = f"one of {', '.join(KINDS)}"

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+from plumbline.catalog.files import text_within
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import CheckpointError, examples
@@ -33,6 +34,9 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken", "*.tokenizer")
 CONVERTED_NOTE = "converted.json"
 """What a folder of converted weights was made of: names and sha256, before and after."""
+
+MOST_SETTINGS, _MOST_OF_A_TOKENIZER = 16 << 20, 64 << 20
+"""Bytes of a file of settings, and of one of a tokenizer; Gemma's largest is half of that."""
 
 _NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
 # What transformers reads of a folder beside weights and vocabularies.
@@ -264,9 +268,24 @@ def noting(wrong: list[CheckpointError]) -> Iterator[None]:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return configuration and tokenizer files of a folder, by name."""
+    """Return configuration and tokenizer files of a folder, by name.
+
+    Raises
+    ------
+    CheckpointError
+        If one is larger than any tokenizer is: libraries read it whole.
+    """
     paths = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in _NOTES}
-    return sorted(path for path in paths if path.is_file())
+    found = sorted(path for path in paths if path.is_file())
+    for path in found:
+        if (size := path.stat().st_size) > _MOST_OF_A_TOKENIZER:
+            raise CheckpointError(
+                "this file of a checkpoint is larger than any tokenizer or configuration",
+                where=path,
+                found=f"{size:,} bytes",
+                expected=f"{_MOST_OF_A_TOKENIZER:,} at most",
+            )
+    return found
 
 
 def read_configuration(path: Path) -> dict[str, Any]:
@@ -275,11 +294,13 @@ def read_configuration(path: Path) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        If it is not JSON, or nested more deeply than any configuration is.
+        If it is not JSON, larger or nested more deeply than any configuration is, or no plain file.
     """
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(text_within(path, MOST_SETTINGS))
+    except OSError as error:
+        raise CheckpointError("this configuration cannot be read", where=path, found=error.strerror) from error
+    except ValueError as error:
         raise CheckpointError("this configuration is not JSON", where=path, found=error) from error
     except RecursionError as error:
         raise CheckpointError(

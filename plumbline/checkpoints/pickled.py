@@ -14,11 +14,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from plumbline.catalog.files import text_within
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
 from plumbline.checkpoints.conversion import SUFFIXES, convert_to_safetensors
 from plumbline.checkpoints.folders import (
     CONVERTED_NOTE,
     INDEX,
+    MOST_SETTINGS,
     TRANSFORMERS_WEIGHTS,
     file_digest,
     model_files,
@@ -88,7 +90,7 @@ def readable_folder(place: Path, of: str, *, kept: Path, model: str | None = Non
 def _beside(folder: Path) -> dict[str, Path | bytes]:
     """Return what a folder has beside its weights: chat templates and tokenizers one level down too."""
     folders = [folder, *(below for below in sorted(folder.iterdir()) if below.is_dir())]
-    paths = [path for each in folders for path in (*model_files(each), *each.glob("*.jinja"))]
+    paths = [path for each in folders for path in (*model_files(each), *filter(Path.is_file, each.glob("*.jinja")))]
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
@@ -245,7 +247,15 @@ def _own_architecture(path: Path, of: str) -> dict[str, Any]:
 
 
 def _parameters(path: Path) -> dict[str, str]:
-    lines = (line.partition(": ") for line in path.read_text("utf-8", errors="replace").splitlines())
+    try:
+        lines = [line.partition(": ") for line in text_within(path, MOST_SETTINGS, errors="replace").splitlines()]
+    except OSError as error:
+        raise CheckpointError(
+            "the settings of a training cannot be read",
+            where=path,
+            found=error.strerror,
+            expected=f"the trainer's {PARAMETERS}",
+        ) from error
     return {name: value.strip() for name, _, value in lines if value.strip() not in ("", "None")}
 
 
@@ -263,7 +273,7 @@ def _as_trained(config: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
         config.setdefault("init_logit_bias", -10)
     if "force_image_size" in said:
         size = _value(said["force_image_size"])
-        vision["image_size"] = size[0] if isinstance(size, list) and len(set(size)) == 1 else size
+        vision["image_size"] = size[0] if isinstance(size, list) and size and size == size[:1] * len(size) else size
     if "force_context_length" in said:
         text["context_length"] = _value(said["force_context_length"])
     pixels = {"mean": list(OPENAI_DATASET_MEAN), "std": list(OPENAI_DATASET_STD)}
@@ -276,5 +286,6 @@ def _as_trained(config: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two of what is nested too deep
+    # The last two of what is nested too deep.
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

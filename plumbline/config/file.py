@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from plumbline.catalog.files import Place, foreign_yaml, key_lines, line_of
+from plumbline.catalog.files import Place, foreign_yaml, key_lines, line_of, repeated_keys
 from plumbline.catalog.own_suites import is_suite_file, read_own_suite
 from plumbline.config.audit import Audit
 from plumbline.config.entries import (
@@ -266,11 +266,10 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None, own:
     content, node = _loaded(text, path)
     mistakes: list[str] = []
     lines: dict[Place, int] = {(): 1}
+    for place, line, first in repeated_keys(node):
+        repeated = f"a second `{place[-1]}`; the first is on line {first}"
+        mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
     for place, line in key_lines(node):
-        if place in lines:
-            # YAML's own reader lets the last one win without a word.
-            repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
-            mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
         lines.setdefault(place, line)
     unknown = content.keys() & (Audit.model_fields.keys() - written_keys(Audit).keys())
     for name in sorted(unknown):

@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from plumbline.catalog.files import text_within
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import (
+    MOST_SETTINGS,
     CheckpointFiles,
     FolderContents,
     family_of_folder,
@@ -183,7 +185,7 @@ def chat_template(folder: Path, names: Sequence[str] = _TEMPLATES) -> str | None
         if not (path := folder / name).is_file():
             continue
         if name == CHAT_TEMPLATE:
-            return path.read_text("utf-8")
+            return _template_text(path)
         template = read_configuration(path).get("chat_template")
         if isinstance(template, list):
             # Several, by their names.
@@ -192,6 +194,14 @@ def chat_template(folder: Path, names: Sequence[str] = _TEMPLATES) -> str | None
         if isinstance(template, str):
             return template
     return None
+
+
+def _template_text(path: Path) -> str:
+    try:
+        return text_within(path, MOST_SETTINGS)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CheckpointError("this chat template cannot be read", where=path, found=why) from error
 
 
 def _model_type(folder: Path) -> str:

@@ -1,10 +1,12 @@
 """YAML of other people: numbers are what they look like, and none takes longer than it is long."""
 
+import os
 import time
 
 import pytest
+import yaml
 
-from plumbline.catalog.files import foreign_yaml
+from plumbline.catalog.files import foreign_yaml, text_within
 
 
 @pytest.mark.parametrize(
@@ -14,6 +16,25 @@ from plumbline.catalog.files import foreign_yaml
 )  # fmt: skip
 def test_a_number_is_read_as_one_and_a_time_as_text(text, value):
     assert foreign_yaml(f"a: {text}")[0] == {"a": value}
+
+
+@pytest.mark.parametrize("number", ["0x" + "F" * 6_000, "-" + "9" * 6_000, "0" + "7" * 6_000])
+def test_a_number_of_thousands_of_digits_is_refused_with_its_line(number):
+    with pytest.raises(yaml.YAMLError, match=r"more than 1,000 digits at line 2"):
+        foreign_yaml(f"a: 1\nb: {number}")
+    assert foreign_yaml(f"b: '{number}'")[0] == {"b": number}, "a text"
+
+
+def test_of_a_file_no_more_than_the_limit_is_read_and_nothing_of_a_device_or_pipe(tmp_path):
+    (tmp_path / "plain").write_text("words")
+    assert text_within(tmp_path / "plain", 5) == "words"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        text_within(tmp_path / "plain", 4)
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("zero", "pipe"):
+        with pytest.raises(OSError, match="no plain file"):
+            text_within(tmp_path / name, 4)
 
 
 def test_a_number_to_base_60_takes_no_quadratic_time():

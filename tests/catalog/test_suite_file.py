@@ -121,6 +121,25 @@ def test_what_a_kind_needs_is_missed(kind, found, put, said, tmp_path):
         read_own_suite(written(tmp_path, text.replace(found, put), "mine"))
 
 
+def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path):
+    text = starter("perception", "mine")
+    scale = "  diligence_negative: [lazy, careless, unreliable]\n"
+    assert scale in text
+    line = text[: text.index(scale)].count("\n") + 1
+    path = written(tmp_path, text.replace(scale, f"{scale}  diligence_negative: [mean]\n"), "mine")
+    with pytest.raises(ConfigError, match=rf"line {line + 1}[\s\S]*a second `diligence_neg[\s\S]*on line {line}"):
+        read_own_suite(path)
+
+
+def test_a_suite_without_an_end_is_not_read(tmp_path):
+    (tmp_path / "jobs.yaml").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"cannot be read[\s\S]*no plain file"):
+        read_own_suite(tmp_path / "jobs.yaml")
+    (tmp_path / "large.yaml").write_bytes(b"#" * (2 << 20))
+    with pytest.raises(ConfigError, match=r"cannot be read[\s\S]*larger than 1,048,576 bytes"):
+        read_own_suite(tmp_path / "large.yaml")
+
+
 def test_twins_of_two_templates_are_refused(tmp_path):
     text = JOBS.replace("[manager, surgeon, judge]", "[manager, surgeon, judge]}\n  - {category: x, template: "
                         '"a photo of a {} porter", words: [tall]}\n  - {category: y, template: "a photo of {}", words: '

@@ -186,7 +186,11 @@ _FOREIGN = {
     "zone": (b"title: 2001-12-14t21:59:43.10-99:00\n", "not valid YAML", "this is no timestamp"),
     "number": (b'statistics: {seed: !!int "abc"}\n', "not valid YAML", "this is no int: 'abc' at line 1"),
     "truth": (b"title: !!bool maybe\n", "not valid YAML", "this is no bool: 'maybe' at line 1"),
-    "digits": (b"statistics: {seed: " + b"9" * 5000 + b"}\n", "not valid YAML", "this is no int: '9999"),
+    "digits": (
+        b"statistics: {seed: " + b"9" * 5000 + b"}\n",
+        "not valid YAML",
+        "a number of more than 1,000 digits at line 1",
+    ),
     "nesting": (b"title: " + b"[" * 200_000, "not valid YAML", "nested more than 100 levels deep at line 1"),
     "aliases": (b"a: &a [x, x, x, x, x, x, x, x, x]\n", "not valid YAML", "more than 200,000 values"),
     "merges": (b"a: &a {k: v}\n", "not valid YAML", "more than 200,000 values"),

@@ -132,6 +132,19 @@ def test_settings_that_came_with_a_checkpoint_name_no_file_elsewhere(run, tmp_pa
     assert not any("secret" in path.read_text() for path in (tmp_path / "fetched").rglob("*.json"))
 
 
+@pytest.mark.parametrize("size", ["{[]: 1}", "[[1], [2]]", "[]"])
+def test_settings_of_a_training_that_are_no_size_are_an_error_in_words(run, tmp_path, size):
+    folder, _ = run
+    settings = folder.parent / "params.txt"
+    settings.write_text(settings.read_text().replace("force_image_size: None", f"force_image_size: {size}"))
+    with pytest.raises(CheckpointError):
+        load_encoder(files_of(folder / "epoch_1.pt", tmp_path / "fetched"), Placement())
+    with settings.open("ab") as file:
+        file.truncate(20 << 20)
+    with pytest.raises(CheckpointError, match=r"cannot be read[\s\S]*larger than 16,777,216 bytes"):
+        files_of(folder / "epoch_1.pt", tmp_path / "fetched")
+
+
 def test_several_epochs_of_a_folder_are_told_apart_by_name(run, tmp_path):
     folder, _ = run
     shutil.copy(folder / "epoch_1.pt", folder / "epoch_2.pt")

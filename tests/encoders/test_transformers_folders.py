@@ -11,7 +11,15 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.folders import _LEFT_OVER, _REFUSED, TRANSFORMERS_ATTENTION, refuse_code, require_complete
+from plumbline.checkpoints.folders import (
+    _LEFT_OVER,
+    _REFUSED,
+    TRANSFORMERS_ATTENTION,
+    model_files,
+    read_configuration,
+    refuse_code,
+    require_complete,
+)
 from plumbline.checkpoints.loading import built_without_numbers, require_modest_strips, require_sizes, safetensors_alone
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
@@ -279,6 +287,21 @@ def test_an_image_processor_that_makes_something_huge_of_an_image_is_refused(tmp
         require_modest_strips(tiles, tmp_path)
     require_modest_strips(np.asarray, tmp_path)
     assert np.empty(5 << 30, dtype=np.uint8).size, "the limit is of the look alone"
+
+
+def test_files_larger_than_any_of_their_kind_are_not_read(tmp_path):
+    for name, size, why in (("vocab.json", 65 << 20, "larger than any tokenizer"), ("config.json", 17 << 20, "larger")):
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        with (folder / name).open("wb") as file:
+            file.write(b'{"a": "')
+            file.truncate(size)  # takes no room on the disk
+        with pytest.raises(CheckpointError, match=why):
+            model_files(folder)
+            read_configuration(folder / name)
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    with pytest.raises(CheckpointError, match="no plain file"):
+        read_configuration(tmp_path / "zero.json")
 
 
 @pytest.mark.parametrize("setting", [{"max_num_patches": 20_000}, {"max_image_tiles": 600}, {"min_patches": 20_000}])

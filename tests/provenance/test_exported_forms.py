@@ -69,6 +69,8 @@ def test_the_card_is_read_back_by_the_hubs_own_reader():
     assert one.metric_type == "max_skew" and one.metric_value == 1.25 and one.metric_config == "mean_over_pairs"
     assert one.metric_args["ci_low"] == 1.0 and one.metric_args["row_id"] == row_ids(rows)[0]
     assert ModelCardData(model_name="clip", eval_results=results).to_dict()["model-index"] == metadata["model-index"]
+    foreign = model_card("clip", rows, about={"<b>": "a` <img src=x>"})
+    assert "- \\<b\\>: `a' <img src=x>`\n" in foreign
     assert "checkpoint sha256: `" in card and "| faces | max\\_skew" not in card
 
 

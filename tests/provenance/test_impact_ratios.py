@@ -1,6 +1,7 @@
 """Selection rates and impact ratios, worked by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -91,4 +92,9 @@ def test_the_page_says_what_it_is_not_and_escapes_names():
     assert (
         "a\\|b\\_\\<x\\>" in page and "| Black | 100 | 60 | 0.600 | 0.550 – 0.650 | 0.667 | below four fifths |" in page
     )
+    named = {"event": "a`<img src=x>[b](c)", "model": "<b>_x_"}
+    hostile = metric_frame([share("White", 10, 100, **named), share("Black", 40, 100, **named)])
+    suites = {"crime": replace(SUITES["crime"], events={named["event"]: ("crime",)})}
+    page = impact_ratio_page(impact_ratio_table(hostile, suites))
+    assert "## \\<b\\>\\_x\\_ on faces: not given a\\`\\<img src=x\\>\\[b\\](c) (crime), by race" in page
     assert "No outcome suite" in impact_ratio_page(impact_ratio_table(rows.clear(), SUITES))
