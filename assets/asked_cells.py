@@ -10,6 +10,8 @@ from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require, require_suites
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
+from plumbline.mitigations.logit_adjustment.cells import may_adjust
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.reasons import in_words, joined, reason
 from plumbline.recording import unrecorded
@@ -170,6 +172,16 @@ def require_mitigations(workspace: Workspace, dataset: str, model: str, *, famil
                 where=f"{dataset}|{model}",
                 found="no outcome suite and no Trident suite",
                 expected="a suite such as crime, communion, agency or trident for the same dataset and encoder",
+            )
+        settings = audit.mitigations[name]
+        suites = cell_suites(workspace, dataset, model, family=family)
+        if isinstance(settings, LogitAdjustmentSettings) and not any(may_adjust(suite, settings) for suite in suites):
+            raise ConfigError(
+                f"the mitigation `{name}` has nothing to be fitted on",
+                where=f"{dataset}|{model}",
+                found=f"suites whose candidates do not say who is pictured: {', '.join(suite.id for suite in suites)}",
+                expected="crime, Trident, or an own suite with candidates of the category `demographic`",
+                hint="leave it out for this dataset, or ask such a suite",
             )
 
 

@@ -6,13 +6,16 @@ from pathlib import Path
 import polars as pl
 
 from assets.cells import StoredCell
+from assets.findings import headline_reading
 from assets.mitigation_files import read_fits
 from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
-from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
+from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
 from plumbline.mitigations.export import ExportFacts, export_mitigation
 from plumbline.mitigations.logit_adjustment.cells import SUITES, TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
+from plumbline.report.recommendation import advice
+from plumbline.report.transfer import tried
 from resources.workspace import Workspace
 
 
@@ -36,7 +39,6 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
     stored = _tried_on(workspace, encoder, dataset, mitigation)
     fits = read_fits(stored, mitigation)
     committed = workspace.lake.require("image_embeddings", partition=stored.partition)
-    measured = _measured(workspace, encoder, dataset, mitigation)
     facts = ExportFacts(
         encoder=encoder,
         family=stored.family.name,
@@ -45,15 +47,15 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
         dataset=dataset,
         dataset_digest=stored.records.details["dataset_digest"],
         audit=workspace.audit.title,
-        measured=tuple(map(_sentence, measured)),
+        measured=_told(workspace, stored, mitigation),
     )
     if isinstance(fits, FittedMitigation):
         return export_mitigation(fits, facts, folder)
     files: list[Path] = []
     for what, fit in fits.items():
         suite = _suite_of(stored, SUITES[fit.settings.candidates] if what == TRIDENT else what)
-        of_suite = [_sentence(row) for row in measured if row["suite"] == suite.id]
-        about = replace(facts, suite=suite.id, averaged=bool(suite.ensemble), measured=tuple(of_suite))
+        measured = _told(workspace, stored, mitigation, suite.id)
+        about = replace(facts, suite=suite.id, averaged=bool(suite.ensemble), measured=measured)
         if what == TRIDENT:
             classes, probes = _candidates(suite)
             about = replace(about, classes=classes, probes=probes)
@@ -96,17 +98,36 @@ def _candidates(suite: Suite) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def _measured(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> list[dict]:
-    """Return what the audit found to be better and worse; nothing where it has not been judged yet."""
+def _told(workspace: Workspace, stored: StoredCell, mitigation: str, suite: str | None = None) -> tuple[str, ...]:
+    """Say what the audit found, in sentences: its advice, what is better and worse, and of what nothing is known.
+
+    Parameters
+    ----------
+    suite : str, optional
+        Of which suite alone; the advice is of all.
+    """
     if workspace.lake.committed("bias_transfer") is None:
-        return []
-    table = workspace.lake.read_table("bias_transfer").filter(
-        (pl.col("model") == encoder)
-        & (pl.col("dataset") == dataset)
-        & (pl.col("condition") == mitigation)
-        & pl.col("verdict").is_in([IMPROVED, WORSENED])
+        return ()
+    table = workspace.lake.read_table("bias_transfer")
+    candidates = tried(table, dataset=stored.dataset, model=stored.model)
+    rows = table.filter(
+        (pl.col("model") == stored.model) & (pl.col("dataset") == stored.dataset) & (pl.col("condition") == mitigation)
     )
-    return table.to_dicts()
+    rows = rows if suite is None else rows.filter(pl.col("suite") == suite)
+    verdicts = rows["verdict"].to_list()
+    told = [_sentence(row) for row in rows.to_dicts() if row["verdict"] in (IMPROVED, WORSENED)]
+    skews = rows.filter(pl.col("verdict") == NO_EVIDENCE, pl.col("metric") == "max_skew", pl.col("value") > 0)
+    most = skews.sort("value", descending=True).head(_MOST_UNKNOWN)
+    counted = (
+        f"of {len(verdicts)} comparisons {verdicts.count(IMPROVED)} improved and {verdicts.count(WORSENED)} worsened; "
+        f"of {verdicts.count(NO_EVIDENCE)} there is no evidence either way, which is no evidence that nothing changed"
+    )
+    advised = (f"what the audit advises: {advice(candidates, headline_reading(workspace))}",) if candidates else ()
+    return (*advised, counted, *told, *map(_sentence, most.to_dicts()))
+
+
+_MOST_UNKNOWN = 3
+"""Skews that rose without evidence that are told, the largest ones."""
 
 
 def _sentence(row: dict) -> str:

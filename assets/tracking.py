@@ -18,7 +18,13 @@ from assets.up_to_date import require_up_to_date
 from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
-from plumbline.provenance.tracked_numbers import cost_metrics, headline_metrics, judged_numbers, scorecard_numbers
+from plumbline.provenance.tracked_numbers import (
+    before_test_rows,
+    cost_metrics,
+    headline_metrics,
+    judged_numbers,
+    scorecard_numbers,
+)
 from plumbline.report.chapters import charts_page
 from plumbline.storage.files import csv_bytes, table_bytes
 from resources.served import report_of
@@ -126,7 +132,8 @@ def _tracked(
         headlines=scorecard_numbers(frame.filter(pl.col("condition") == BEFORE)) if condition == BEFORE else {},
         metrics=(judged_numbers(frame, condition) if of_texts and stored.mitigations else {})
         | headline_metrics(frame, condition, of_texts=of_texts)
-        | cost_metrics(effects, condition),
+        | cost_metrics(effects, condition)
+        | ({} if of_texts else before_test_rows(effects)),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},
         files={"metrics.parquet": table_bytes(rows), "metrics.csv": csv_bytes(rows), **files},
     )

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from typing import Any
 
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import require_unchanged
 from plumbline.encoders.encoder import Encoder
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.folders import load_encoder
-from plumbline.errors import CheckpointError
 from plumbline.images.decoding import DECODING_VERSION
 from plumbline.recording import unrecorded
 from plumbline.version import library_version
@@ -53,14 +53,8 @@ class EncoderPool:
         held = self._loaded.get(key)
         if held is None or held.identity.weights != files.digest or held.family != files.family:
             held = load_encoder(files, placement=placement)
-            if (now := self._workspace.checkpoint(encoder)).digest != files.digest:
-                raise CheckpointError(
-                    f"the checkpoint of `{encoder}` was replaced while it was loading",
-                    where=files.folder,
-                    found=f"digest {now.digest[:16]}…",
-                    expected=f"digest {files.digest[:16]}…",
-                    hint="run again once the file is complete",
-                )
+            now = self._workspace.checkpoint(encoder).digest
+            require_unchanged(encoder, files.digest, now, where=files.folder)
             self._loaded[key] = held
         self._loaded.move_to_end(key)
         while len(self._loaded) > self._keep:

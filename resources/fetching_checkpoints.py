@@ -1,6 +1,7 @@
 """Getting checkpoints from the hub: an explicit step of its own, at a pinned revision, ending in safetensors."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from upath import UPath
 
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.conversion import SUFFIXES, convert_to_safetensors
+from plumbline.checkpoints.folders import NOTES
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.commands.places import here
 from plumbline.digests import digest_file
@@ -207,7 +209,14 @@ class _Snapshot:
 
     def download(self, hub: Any, folder: Path, patterns: list[str]) -> None:
         with asking_the_hub(CheckpointError, self.id, f"{self.repository}@{self.commit}"):
-            hub.snapshot_download(self.repository, revision=self.commit, local_dir=folder, allow_patterns=patterns)
+            # What a repository calls so is no note of ours.
+            hub.snapshot_download(
+                self.repository,
+                revision=self.commit,
+                local_dir=folder,
+                allow_patterns=patterns,
+                ignore_patterns=list(NOTES),
+            )
 
 
 def fetch_checkpoint(
@@ -308,9 +317,20 @@ def _wanted(workspace: Workspace, encoder: str, newest: bool, kind: Kind) -> _Wa
     return _Wanted(encoder, kind, address, getattr(entry, "family", None))
 
 
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+
 def _snapshot(hub: Any, wanted: _Wanted, source: Source, revision: str | None) -> _Snapshot:
     with asking_the_hub(CheckpointError, wanted.id, f"{source.repository}@{revision or 'newest commit'}"):
         about = hub.model_info(source.repository, revision=revision)
+    if revision is not None and _COMMIT.fullmatch(revision) and about.sha != revision:
+        raise CheckpointError(
+            f"the hub has another commit of `{wanted.id}` than was asked for",
+            where=source.repository,
+            found=about.sha,
+            expected=revision,
+            hint="nothing was fetched: a hub or mirror that answers so gives other weights than were audited",
+        )
     names = tuple(sorted(sibling.rfilename for sibling in about.siblings or ()))
     library = library_of(
         names,
@@ -339,7 +359,8 @@ def _converted(made: Path) -> dict[str, Any] | None:
     try:
         converted: dict[str, Any] = read_note(made / NOTE)["converted"]
         to = converted["to"]
-        return converted if digest_file(made / to["name"]) == to["sha256"] else None
+        inside = Path(to["name"]).name == to["name"]
+        return converted if inside and digest_file(made / to["name"]) == to["sha256"] else None
     except (OSError, KeyError, TypeError):
         return None
 

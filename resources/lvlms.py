@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import require_unchanged
 from plumbline.commands.places import here
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import CheckpointError, PlumblineError, StorageError
+from plumbline.errors import PlumblineError, StorageError
 from plumbline.generators.backend import Backend
 from plumbline.http.settings import read_key
 from plumbline.language.cell import Judge
@@ -59,11 +60,7 @@ class LvlmPool:
             with unrecorded():
                 loaded = self._load(model)
             self._backend = (key, loaded)
-            if self._workspace.lvlm_version(model) != version:
-                raise CheckpointError(
-                    f"the checkpoint of `{model}` was replaced while it was loading",
-                    hint="run again once the file is complete",
-                )
+            require_unchanged(model, version, self._workspace.lvlm_version(model))
         self._workspace.note("lvlm_identity", model, value=self._backend[1].identity)
         return self._backend[1]
 
@@ -86,6 +83,7 @@ class LvlmPool:
             loaded = settings.load(
                 project=here(), fetched=self._workspace.fetched, placement=placement_of(self._workspace)
             )
+            require_unchanged(name, key[0], scorer_version(self._workspace, name))
             self._scorers[name] = (key, loaded)
         return self._scorers[name][1]
 

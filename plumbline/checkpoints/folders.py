@@ -38,7 +38,8 @@ CONVERTED_NOTE = "converted.json"
 MOST_SETTINGS, _MOST_OF_A_TOKENIZER = 16 << 20, 64 << 20
 """Bytes of a file of settings, and of one of a tokenizer; Gemma's largest is half of that."""
 
-_NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
+NOTES = ("training.json", "fetched.json", CONVERTED_NOTE)
+"""Files that Plumbline puts into folders of checkpoints; of a repository they are not taken."""
 # What transformers reads of a folder beside weights and vocabularies.
 _AUDIO_TOKENIZER = "audio_tokenizer_config.json"  # all that it says is which other checkpoint to load
 _SPECIAL_TOKENS = "special_tokens_map.json"
@@ -275,7 +276,7 @@ def model_files(folder: Path) -> list[Path]:
     CheckpointError
         If one is larger than any tokenizer is: libraries read it whole.
     """
-    paths = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in _NOTES}
+    paths = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in NOTES}
     found = sorted(path for path in paths if path.is_file())
     for path in found:
         if (size := path.stat().st_size) > _MOST_OF_A_TOKENIZER:
@@ -311,6 +312,30 @@ def read_configuration(path: Path) -> dict[str, Any]:
             hint="check that this is the published file and not damaged",
         ) from error
     return content if isinstance(content, dict) else {}
+
+
+def require_unchanged(name: str, before: str, now: str, *, where: object = None) -> None:
+    """Refuse what was loaded of files that are no longer those that were digested, as while a training saves.
+
+    Parameters
+    ----------
+    name : str
+        Of the checkpoint in the audit file.
+    before, now : str
+        Digests before it was loaded, and after.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    if before != now:
+        raise CheckpointError(
+            f"the checkpoint of `{name}` was replaced while it was loading",
+            where=where,
+            found=f"digest {now[:16]}…",
+            expected=f"digest {before[:16]}…",
+            hint="run again once the file is complete",
+        )
 
 
 def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> None:

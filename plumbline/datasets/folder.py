@@ -359,7 +359,8 @@ class MappedFolder(Reader):
         crosses = self._map.crossed
         records, lost = without_small_groups(records, groups, crosses, least=self.least_shown)
         left_out |= {(column, SMALL_GROUP): rows for column, rows in lost.items()}
-        rows = [(column, code, number) for (column, code), number in left_out.items() if number]
+        # An image without a set counts by itself: it is in every number.
+        rows = [(column, code, number) for (column, code), number in left_out.items() if number and column != "set_id"]
         return records, pl.DataFrame(rows, schema=UNGROUPED_SCHEMA, orient="row")
 
     def unmapped(self, entries: Iterable[Entry]) -> dict[str, UnmappedValues]:

@@ -170,6 +170,17 @@ class _Info(tarfile.TarInfo):
     def _proc_sparse(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
         return self._proc_builtin(opened)  # type: ignore[attr-defined]
 
+    def _proc_gnusparse(self, following: tarfile.TarInfo, *_: object) -> None:
+        following.type = tarfile.GNUTYPE_SPARSE
+
+    # The forms that extended headers have, of which `tarfile` reads the whole map.
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a member as the paths of a table have it: `./a//b` is `a/b`; an absolute one as it is."""
+    return name if name.startswith("/") else "/".join(part for part in name.split("/") if part not in ("", "."))
+
 
 def _members(stream: _Headers, size: int) -> Iterator[TarMember]:
     members: list[TarMember] = []
@@ -186,7 +197,7 @@ def _members(stream: _Headers, size: int) -> Iterator[TarMember]:
                     raise _Damaged(f"more than {MAX_MEMBERS} members")
                 if info.size < 0:
                     raise _Damaged(f"the member {info.name[:200]!a} says that it is {info.size} bytes long")
-                members.append(TarMember(info.name, _kind(info), info.offset_data, info.size))
+                members.append(TarMember(_plain_name(info.name), _kind(info), info.offset_data, info.size))
                 if info.isreg() and info.offset_data + info.size > size:
                     raise _Damaged(f"it is cut: it ends at byte {size}, in the member {info.name!a}")
             end = opened.offset

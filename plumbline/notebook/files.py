@@ -14,7 +14,7 @@ from upath import UPath
 
 from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, load_suite
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.folders import CheckpointFiles
+from plumbline.checkpoints.folders import CheckpointFiles, require_unchanged
 from plumbline.config.audit import Audit as AuditFile
 from plumbline.config.own import own_metrics, own_questions, require_own_code
 from plumbline.datasets.extended import label_shares
@@ -232,15 +232,19 @@ def _read(audit: AuditFile, dataset: str, place: Callable[[str], Path], progress
 def _encoder(audit: AuditFile, model: str, *, home: Path, start: Path) -> tuple[DualEncoder, CheckpointFiles]:
     entry = audit.encoders[model]
     fetched = home / _CHECKPOINTS
-    files = checkpoint_files(
-        model,
-        entry.address,
-        project=start,
-        fetched=fetched,
-        family=entry.family,
-        model=entry.model,
-        embeddings=entry.embeddings,
-    )
+
+    def on_disk() -> CheckpointFiles:
+        return checkpoint_files(
+            model,
+            entry.address,
+            project=start,
+            fetched=fetched,
+            family=entry.family,
+            model=entry.model,
+            embeddings=entry.embeddings,
+        )
+
+    files = on_disk()
     family = FAMILIES[files.family]
     if family.logit in WITHOUT_VECTORS or family.stored:
         raise ConfigError(
@@ -250,7 +254,9 @@ def _encoder(audit: AuditFile, model: str, *, home: Path, start: Path) -> tuple[
             expected="a dual encoder; others are audited by the pipeline, from a checkout",
         )
     placement = Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
-    return cast(DualEncoder, load_encoder(files, placement)), files
+    encoder = cast(DualEncoder, load_encoder(files, placement))
+    require_unchanged(model, files.digest, on_disk().digest, where=files.folder)
+    return encoder, files
 
 
 def _asked(audit: AuditFile, dataset: str, model: str, encoder: DualEncoder) -> Iterator[Suite]:

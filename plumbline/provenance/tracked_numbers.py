@@ -74,7 +74,8 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
         `before`, or a mitigation's id.
     of_texts : bool
         Whether that mitigation acts on texts. Numbers on the images on which those are judged end in `/judged_rows`
-        where these are not all images, before and after alike. A logit adjustment's own end in `/test_rows`.
+        where these are not all images, before and after alike. A logit adjustment's own end in `/test_rows`; those
+        before it on the same images are of `before_test_rows`.
     """
     fewer = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)["suite"].unique().to_list()
     wanted = (BEFORE, BEFORE_TEST_ROWS) if condition == BEFORE else (condition,)
@@ -87,6 +88,8 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
                 named.append(SMOOTHED_SKEW)
             if row["definition"].startswith(_TEST_ROWS):
                 named.append(row["definition"])
+            elif condition != BEFORE and not of_texts:
+                named.append(_TEST_ROWS)
             elif row["suite"] in fewer and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE) and of_texts:
                 named.append(_JUDGED_ROWS)
             metrics[tracked_name("/".join(named))] = row["value"]
@@ -134,6 +137,26 @@ def tracked_name(name: str, *, blank: str = "_") -> str:
     plain = name.replace("×", "x").replace("@", "_at_").replace(" ", blank)
     known = "/".join(part if part.strip(".") else "_" for part in _UNTRACKED.sub("_", plain).split("/"))
     return known if known == plain else f"{known}-{digest_bytes(name.encode())[:6]}"
+
+
+def before_test_rows(effects: pl.DataFrame) -> dict[str, float]:
+    """Return the numbers before a logit adjustment on the images that it was not fitted on, by key.
+
+    Such as `max_skew/crime/crime/race/test_rows/before`, beside that of the adjustment without `before`.
+
+    Parameters
+    ----------
+    effects : DataFrame
+        Paired effects of the adjustment in the cell.
+    """
+    metrics: dict[str, float] = {}
+    for row in effects.filter(pl.col("kind").is_in(["axis", "harm"])).iter_rows(named=True):
+        known = row["value_before"] is not None and math.isfinite(row["value_before"])
+        if known and row["definition"] in (_HEADLINES.get(row["metric"]), SMOOTHED_SKEW):
+            named = [str(row[part]) for part in ("metric", "suite", "event", "attribute") if row[part]]
+            named += [SMOOTHED_SKEW] * (row["definition"] == SMOOTHED_SKEW)
+            metrics[tracked_name("/".join([*named, _TEST_ROWS, "before"]))] = row["value_before"]
+    return metrics
 
 
 def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:

@@ -64,7 +64,11 @@ WORDS: tuple[tuple[str, str], ...] = (
         "what is called evidence 5% at most is chance, on average. So a number whose interval excludes 0 may be no "
         "evidence.",
     ),
-    ("n", "How many images a number rests on; where several show one person or one scene, how many such sets."),
+    (
+        "n",
+        "How many images a number rests on; of generated texts, how many scenes. Where several images show one person, "
+        "intervals and tests count persons, though n counts images.",
+    ),
     (
         "80% power",
         "A difference of that size is found by four of five such audits. Smaller ones may be there and not be seen.",

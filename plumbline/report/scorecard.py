@@ -546,11 +546,13 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     numbers = {}
     for question in questions(plain):
         for row in [*_answers(plain, question).values()][:1]:
-            speaking = row if question.ranks else _told(row, question, plain, Reading())
-            smoothed = Disparity.of(row, plain).smoothed if question.metric == "max_skew" else None
-            for each in (speaking, smoothed):
-                if each is not None and each["metric"] == question.metric and defined(each["value"]):
-                    measure = question.measure_smoothed if each["definition"] == SMOOTHED else question.measure
+            told = {question.measure: row}
+            if question.metric == "max_skew":
+                found = Disparity.of(row, plain)
+                told = {} if found.partial else told
+                told |= {question.measure_smoothed: found.smoothed} if found.smoothed is not None else {}
+            for measure, each in told.items():
+                if defined(each["value"]):
                     numbers[measure] = UNITS[question.unit].shown(each["value"])
     return numbers
 

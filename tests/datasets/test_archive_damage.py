@@ -16,7 +16,8 @@ import pytest
 
 from plumbline.datasets import unpacking
 from plumbline.datasets.unpacking import extract_archive
-from plumbline.errors import DatasetError
+from plumbline.errors import DatasetError, ImageRejected
+from plumbline.images.tars import read_member, tar_index
 from plumbline.storage import files as atomic
 
 LONG = "x/" * 60 + "long.jpg"
@@ -334,6 +335,27 @@ def test_the_map_of_a_sparse_file_is_never_built(tmp_path: Path, monkeypatch: py
     version = record(b"GNU.sparse.major", b"1") + record(b"GNU.sparse.minor", b"0")
     for start in (extended(b"x", version), extended(b"g", version), header(b"S", 0)):
         refused(start + tar({"a.jpg": b"1\n0\n0\n"}), tmp_path, "a sparse file")
+
+
+def test_nor_is_it_by_the_reader_of_images_in_tars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_proc_sparse", "_proc_gnusparse_00", "_proc_gnusparse_01", "_proc_gnusparse_10"):
+        monkeypatch.setattr(tarfile.TarInfo, name, lambda *_: pytest.fail("the map is built"))
+    version = record(b"GNU.sparse.major", b"1") + record(b"GNU.sparse.minor", b"0")
+    maps = (version, record(b"GNU.sparse.map", b"0,1"), record(b"GNU.sparse.size", b"3"))
+    for number, start in enumerate([*(extended(b"x", form) for form in maps), header(b"S", 0)]):
+        path = tmp_path / f"{number}.tar"
+        path.write_bytes(start + tar({"a.jpg": b"1\n0\n0\n", "b.jpg": b"abc"}))
+        with pytest.raises(ImageRejected, match="not a plain file") as refused_as:
+            read_member(str(path), tar_index(path).members[0].name, max_bytes=100)
+        assert refused_as.value.code == "not_a_file"
+        assert read_member(str(path), "b.jpg", max_bytes=100) == b"abc"
+
+
+def test_members_are_found_by_the_paths_that_a_table_has(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(tar({"./a.jpg": b"one", "b//c.jpg": b"two", "/d.jpg": b"three"}))
+    names = [member.name for member in tar_index(tmp_path / "x.tar").members]
+    assert names == ["a.jpg", "b/c.jpg", "/d.jpg"]
+    assert read_member(str(tmp_path / "x.tar"), "b/c.jpg", max_bytes=9) == b"two"
 
 
 def test_a_gzip_whose_header_has_the_checksum_of_a_tar_by_chance_comes_out(

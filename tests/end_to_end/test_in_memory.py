@@ -14,8 +14,10 @@ from assets.metrics import metric_settings
 from plumbline.catalog.schema import IDENTIFYING
 from plumbline.commands.places import dataset_place
 from plumbline.config.audit import Audit
+from plumbline.encoders.folders import load_encoder
+from plumbline.errors import CheckpointError
 from plumbline.metrics.registry import FAMILIES
-from plumbline.notebook.files import audit_in_memory
+from plumbline.notebook.files import _encoder, audit_in_memory
 from resources.checkout import PROJECT
 
 NUMBERS = ("value", "ci_low", "ci_high", "p", "n")
@@ -50,6 +52,28 @@ def test_an_audit_in_memory_gives_the_numbers_of_the_home(audited):
     joined = require_equal(stored, found.table)
     assert joined.height > 1000
     assert joined["suite_hash"].equals(joined["suite_hash_found"].alias("suite_hash"))
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_loading_is_not_audited(tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    shutil.copytree(PROJECT / "plumbline/world/checkpoints/small-control-3k", folder)
+    content = {
+        "encoders": {"mine": {"address": f"local-dir:{folder}"}},
+        "labeller": "mine",
+        "datasets": {},
+        "audit": [],
+    }
+
+    def load_late(files, placement):
+        other = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
+        for path in other.glob("*.safetensors"):
+            (folder / path.name).unlink(missing_ok=True)
+            shutil.copyfile(path, folder / path.name)
+        return load_encoder(files, placement)
+
+    monkeypatch.setattr("plumbline.notebook.files.load_encoder", load_late)
+    with pytest.raises(CheckpointError, match="`mine` was replaced while it was loading"):
+        _encoder(Audit.model_validate(content), "mine", home=tmp_path, start=tmp_path)
 
 
 @pytest.mark.parametrize("suites", [["crime"], pytest.param(None, marks=pytest.mark.slow)])

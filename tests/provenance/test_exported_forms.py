@@ -1,6 +1,7 @@
 """The metric table for others, provenance, and model cards."""
 
 import json
+import math
 
 import pandas as pd
 import polars as pl
@@ -22,7 +23,7 @@ from plumbline.provenance.export import (
     provenance_statement,
 )
 from plumbline.provenance.forms import Exported, flat_numbers, hub_dataset, model_cards, written
-from plumbline.provenance.tracked_numbers import headline_metrics
+from plumbline.provenance.tracked_numbers import before_test_rows, headline_metrics
 from plumbline.reasons import reason
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import own_question, scorecard
@@ -275,6 +276,21 @@ def test_a_run_has_the_smoothed_skew_beside_each_skew_and_alone_where_pairs_are_
     whole = headline_metrics(metric_frame(_skews("after", 11.6, 10.1, left_out=False)))
     partial = headline_metrics(metric_frame(_skews("before", 1.8, 85.2, left_out=True)))
     assert whole == {name: 11.6, f"{name}/smoothed": 10.1} and partial == {f"{name}/smoothed": 85.2}
+
+
+def test_numbers_of_a_logit_adjustment_are_of_its_test_rows_before_and_after():
+    after = metric_frame([COMMON | {"condition": "factors", "value": 1.4}, COMMON | {"condition": "before"}])
+    name = "max_skew/crime/crime/race"
+    assert headline_metrics(after, "factors", of_texts=False) == {f"{name}/test_rows": 1.4}
+    effects = pl.DataFrame(
+        [
+            COMMON | {"kind": "axis", "value_before": 1.2},
+            COMMON | {"kind": "axis", "definition": "smoothed", "value_before": 1.1},
+            COMMON | {"kind": "cost", "metric": "zero_shot_accuracy", "value_before": 0.9},
+            COMMON | {"kind": "axis", "attribute": "gender", "value_before": math.nan},
+        ]
+    )
+    assert before_test_rows(effects) == {f"{name}/test_rows/before": 1.2, f"{name}/smoothed/test_rows/before": 1.1}
 
 
 def test_one_form_alone_and_none_that_is_not_there(folder):

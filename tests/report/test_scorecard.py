@@ -551,6 +551,15 @@ def test_numbers_for_mlflow_tell_the_smoothed_skew_where_pairs_are_left_out_and_
     assert shown["Ranking for competence by race: percent over its share"] == pytest.approx(17.35)
 
 
+def test_numbers_for_mlflow_are_those_of_the_question_whatever_p_says():
+    # Without q another reading would speak by its p: the parity difference, which has another unit.
+    plain, smoothed, *shares = _two_readings("a", 0.31, 0.3, p=0.063)
+    parity = plain | {"metric": "parity_difference", "definition": "max_minus_min", "value": 0.1, "p": 0.03}
+    table = frame([plain | {"p": 0.06}, smoothed, parity, *shares]).with_columns(q=None)
+    name = "Crime labels by race: percent more often"
+    assert scorecard_numbers(table) == {name: 31, f"{name} - smoothed": 30}
+
+
 @pytest.mark.parametrize("attribute", ["age_group", "site"])
 def test_an_attribute_beside_no_gender_or_race_is_asked_all_that_race_is(attribute):
     table = frame(answer("a", attribute=attribute), answer("a", attribute=attribute, suite="agency", event=NEGATIVE))

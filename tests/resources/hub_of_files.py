@@ -52,20 +52,22 @@ class Hub:
 
     def __init__(self, files: dict[str, bytes], *, error: Exception | None = None, newest: str = COMMIT):
         self.files, self.error, self.newest, self.asked, self.given = files, error, newest, [], []
+        self.answers: str | None = None  # whatever it is asked for
 
     def model_info(self, repository, revision=None):
         self.asked.append((repository, revision))
         if self.error:
             raise self.error
         siblings = [SimpleNamespace(rfilename=name) for name in self.files]
-        return SimpleNamespace(sha=revision or self.newest, siblings=siblings)
+        return SimpleNamespace(sha=self.answers or revision or self.newest, siblings=siblings)
 
-    def snapshot_download(self, repository, *, revision, local_dir, allow_patterns, repo_type=None):
+    def snapshot_download(self, repository, *, revision, local_dir, allow_patterns, ignore_patterns=(), repo_type=None):
         if self.error:
             raise self.error
         self.asked.append((repository, revision, repo_type))
         for name, content in self.files.items():
-            if any(fnmatch(name, pattern) for pattern in allow_patterns):
+            ignored = any(fnmatch(name, pattern) for pattern in ignore_patterns)
+            if not ignored and any(fnmatch(name, pattern) for pattern in allow_patterns):
                 self.given.append(name)
                 (Path(local_dir) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(local_dir) / name).write_bytes(content)

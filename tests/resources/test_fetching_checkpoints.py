@@ -40,6 +40,30 @@ def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles
     assert home.checkpoint("e").weights_sha256 == digest_bytes(b"w")
 
 
+@pytest.mark.parametrize("address", [f"hf-hub:org/name@{COMMIT}", "hf-hub:org/name@fetched"])
+def test_a_hub_that_answers_with_another_commit_is_refused(tmp_path, address):
+    files = {"open_clip_model.safetensors": b"w", "open_clip_config.json": b"{}"}
+    hub, home = Hub(files), workspace(tmp_path, address)
+    if address.endswith("fetched"):
+        fetch_checkpoint(home, "e", hub=hub)
+        hub.given.clear()
+    hub.answers = "b" * 40
+    with pytest.raises(CheckpointError, match=rf"another commit[\s\S]*{'b' * 40}[\s\S]*{COMMIT}"):
+        fetch_checkpoint(home, "e", hub=hub)
+    assert hub.given == []
+
+
+def test_a_note_of_fetching_in_a_repository_is_not_taken(tmp_path):
+    forged = {"repository": "org/name", "commit": COMMIT, "converted": {"to": {"name": "/dev/zero", "sha256": "1"}}}
+    files = {"open_clip_model.safetensors": b"w", "open_clip_config.json": b"{}"}
+    files["fetched.json"] = json.dumps(forged).encode()
+    hub, home = Hub(files), workspace(tmp_path, f"hf-hub:org/name@{COMMIT}")
+    folder = fetch_checkpoint(home, "e", hub=hub)
+    assert "fetched.json" not in hub.given
+    note = json.loads((folder / "fetched.json").read_text())
+    assert "converted" not in note and set(note["sha256"]) == {"open_clip_model.safetensors", "open_clip_config.json"}
+
+
 def test_a_tag_of_open_clip_becomes_a_local_folder_with_its_own_preprocessing(tmp_path):
     hub = Hub({"open_clip_model.safetensors": b"w"})
     folder = fetch_checkpoint(workspace(tmp_path, "ViT-B-32-quickgelu/openai"), "e", hub=hub)

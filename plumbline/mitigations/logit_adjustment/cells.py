@@ -27,6 +27,12 @@ SUITES: dict[Candidates, str] = {"single": "trident", "composite": "trident_comp
 """What the classes of the candidates are -> the suite that an adjustment of them is fitted and judged on."""
 
 
+def may_adjust(suite: Suite, settings: LogitAdjustmentSettings) -> bool:
+    """Return whether an adjustment can be fitted on a suite: its candidates have to say who is pictured."""
+    of_outcomes = suite.family == "outcomes" and bool(suite.columns("demographic"))
+    return of_outcomes or suite.id == SUITES[settings.candidates]
+
+
 class ProbeLogits(Protocol):
     """What is read of a suite's logits: `plumbline.metrics.SuiteLogits` is one."""
 

@@ -345,7 +345,8 @@ def glance_listing(own: Sequence[Tried]) -> Listing:
     rows = []
     for one in own:
         most = foremost(one.of(*COSTS, verdict=WORSENED), 1)
-        cost = f"{row_title(most[0])} {change(most[0])}" if most else "–"
+        known = "none seen" if one.of(*COSTS) else "not measured"
+        cost = f"{row_title(most[0])} {change(most[0])}" if most else known
         how = METHODS[one.method].takes if one.method in METHODS else "–"
         rows.append((one.name, _counted(one), cost, how, "; ".join(_caveats(one))))
     return Listing(("Mitigation", "Bias measures", "Largest cost", "How", "Note"), rows, note=_COUNTED)
