@@ -11,7 +11,7 @@ from plumbline.encoders.families import FAMILIES, Capability, Family, answers, r
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.cells import may_adjust
+from plumbline.mitigations.logit_adjustment.cells import SUITES, may_adjust
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.reasons import in_words, joined, reason
 from plumbline.recording import unrecorded
@@ -175,12 +175,16 @@ def require_mitigations(workspace: Workspace, dataset: str, model: str, *, famil
             )
         settings = audit.mitigations[name]
         suites = cell_suites(workspace, dataset, model, family=family)
-        if isinstance(settings, LogitAdjustmentSettings) and not any(may_adjust(suite, settings) for suite in suites):
+        labels = audit.grouped_by(dataset)
+        if isinstance(settings, LogitAdjustmentSettings) and not any(
+            may_adjust(suite, settings, labels=labels) for suite in suites
+        ):
             raise ConfigError(
                 f"the mitigation `{name}` has nothing to be fitted on",
                 where=f"{dataset}|{model}",
-                found=f"suites whose candidates do not say who is pictured: {', '.join(suite.id for suite in suites)}",
-                expected="crime, Trident, or an own suite with candidates of the category `demographic`",
+                found=f"suites {', '.join(suite.id for suite in suites)}; labels {', '.join(sorted(labels)) or 'none'}",
+                expected="labels of race and gender, and crime or an own suite with candidates of the category "
+                f"`demographic`; or {SUITES[settings.candidates]}",
                 hint="leave it out for this dataset, or ask such a suite",
             )
 

@@ -10,11 +10,12 @@ from assets.findings import headline_reading
 from assets.mitigation_files import read_fits
 from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
-from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
+from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
 from plumbline.mitigations.export import ExportFacts, export_mitigation
 from plumbline.mitigations.logit_adjustment.cells import SUITES, TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.report.recommendation import advice
+from plumbline.report.rows import defined
 from plumbline.report.transfer import tried
 from resources.workspace import Workspace
 
@@ -109,23 +110,27 @@ def _told(workspace: Workspace, stored: StoredCell, mitigation: str, suite: str 
     if workspace.lake.committed("bias_transfer") is None:
         return ()
     table = workspace.lake.read_table("bias_transfer")
-    candidates = tried(table, dataset=stored.dataset, model=stored.model)
+    leaking = tuple(name for name, settings in workspace.audit.mitigations.items() if settings.leaking)
+    candidates = tried(table, dataset=stored.dataset, model=stored.model, leaking=leaking)
     rows = table.filter(
         (pl.col("model") == stored.model) & (pl.col("dataset") == stored.dataset) & (pl.col("condition") == mitigation)
     )
-    rows = rows if suite is None else rows.filter(pl.col("suite") == suite)
+    # Comparisons of the one-probe tests are named after the suite of single classes.
+    named = _OF_TRIDENT if suite in _OF_TRIDENT else (suite,)
+    rows = rows if suite is None else rows.filter(pl.col("suite").is_in(named))
     verdicts = rows["verdict"].to_list()
     told = [_sentence(row) for row in rows.to_dicts() if row["verdict"] in (IMPROVED, WORSENED)]
     skews = rows.filter(pl.col("verdict") == NO_EVIDENCE, pl.col("metric") == "max_skew", pl.col("value") > 0)
     most = skews.sort("value", descending=True).head(_MOST_UNKNOWN)
     counted = (
-        f"of {len(verdicts)} comparisons {verdicts.count(IMPROVED)} improved and {verdicts.count(WORSENED)} worsened; "
-        f"of {verdicts.count(NO_EVIDENCE)} there is no evidence either way, which is no evidence that nothing changed"
+        f"of {len(verdicts)} comparisons {verdicts.count(IMPROVED)} improved, {verdicts.count(WORSENED)} worsened, "
+        f"{verdicts.count(NO_EVIDENCE)} show no evidence of either, {verdicts.count(UNDEFINED)} are undefined"
     )
     advised = (f"what the audit advises: {advice(candidates, headline_reading(workspace))}",) if candidates else ()
-    return (*advised, counted, *told, *map(_sentence, most.to_dicts()))
+    return (*advised, *([counted] if verdicts else []), *told, *map(_sentence, most.to_dicts()))
 
 
+_OF_TRIDENT = ("trident", "trident_composite", "trident_mixed")
 _MOST_UNKNOWN = 3
 """Skews that rose without evidence that are told, the largest ones."""
 
@@ -133,8 +138,9 @@ _MOST_UNKNOWN = 3
 def _sentence(row: dict) -> str:
     what = " ".join(str(row[part]) for part in ("suite", "event") if row[part])
     by = f" by {row['attribute']}" if row["attribute"] else ""
+    ends = f"interval {row['ci_low']:.3g} to {row['ci_high']:.3g}" if defined(row["ci_low"]) else "no interval"
     return (
         f"{row['verdict']}: {row['metric']} ({row['definition']}) of {what}{by}, {row['value_before']:.3g} before and "
-        f"{row['value_after']:.3g} after on {row['n']} images (difference {row['value']:+.3g}, interval "
-        f"{row['ci_low']:.3g} to {row['ci_high']:.3g}, q = {row['q']:.2g})"
+        f"{row['value_after']:.3g} after on {row['n']} images (difference {row['value']:+.3g}, {ends}, "
+        f"q = {row['q']:.2g})"
     )

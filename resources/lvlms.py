@@ -59,8 +59,8 @@ class LvlmPool:
             self._backend = None  # two large models at once would not fit
             with unrecorded():
                 loaded = self._load(model)
-            self._backend = (key, loaded)
             require_unchanged(model, version, self._workspace.lvlm_version(model))
+            self._backend = (key, loaded)
         self._workspace.note("lvlm_identity", model, value=self._backend[1].identity)
         return self._backend[1]
 

@@ -131,7 +131,8 @@ def _require_bounded(text: str) -> None:
             anchor, size = None, sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             anchor = event.anchor
-            if len(event.value) > LONGEST_NUMBER and event.implicit[0] and _WHOLE.match(event.value):
+            number = event.implicit[0] or (event.tag or "").endswith(":int")
+            if number and len(event.value) > LONGEST_NUMBER and _WHOLE.match(event.value):
                 raise _beyond(f"a number of more than {LONGEST_NUMBER:,} digits", event)
         else:
             continue

@@ -142,7 +142,8 @@ def tracked_name(name: str, *, blank: str = "_") -> str:
 def before_test_rows(effects: pl.DataFrame) -> dict[str, float]:
     """Return the numbers before a logit adjustment on the images that it was not fitted on, by key.
 
-    Such as `max_skew/crime/crime/race/test_rows/before`, beside that of the adjustment without `before`.
+    Such as `harm_rate/crime/crime/test_rows/before`, beside that of the adjustment without `before`. Of a skew it is
+    the smoothed one, which both sides have.
 
     Parameters
     ----------
@@ -152,7 +153,8 @@ def before_test_rows(effects: pl.DataFrame) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for row in effects.filter(pl.col("kind").is_in(["axis", "harm"])).iter_rows(named=True):
         known = row["value_before"] is not None and math.isfinite(row["value_before"])
-        if known and row["definition"] in (_HEADLINES.get(row["metric"]), SMOOTHED_SKEW):
+        headline = SMOOTHED_SKEW if row["metric"] == "max_skew" else _HEADLINES.get(row["metric"])
+        if known and row["definition"] == headline:
             named = [str(row[part]) for part in ("metric", "suite", "event", "attribute") if row[part]]
             named += [SMOOTHED_SKEW] * (row["definition"] == SMOOTHED_SKEW)
             metrics[tracked_name("/".join([*named, _TEST_ROWS, "before"]))] = row["value_before"]
@@ -184,9 +186,15 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
     return metrics
 
 
+_NEVER, _OTHER_PAIRS = "event_never_happens", "undefined_pairs"
+
+
+def _has(code: str) -> pl.Expr:
+    return pl.col("reason_codes").str.contains(code, literal=True).fill_null(value=False)
+
+
 def _of_other_pairs() -> pl.Expr:
-    left_out = pl.col("reason_codes").str.contains("undefined_pairs", literal=True).fill_null(value=False)
-    return (pl.col("metric") == "max_skew") & left_out
+    return (pl.col("metric") == "max_skew") & _has(_OTHER_PAIRS)
 
 
 def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
@@ -194,7 +202,7 @@ def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(
         (
             ((pl.col("definition") == headline) & ~_of_other_pairs())
-            | ((pl.col("metric") == "max_skew") & (pl.col("definition") == SMOOTHED_SKEW))
+            | ((pl.col("metric") == "max_skew") & (pl.col("definition") == SMOOTHED_SKEW) & ~_has(_NEVER))
             | (headline == EVERY)
             | ((pl.col("metric") == "macro_accuracy") & pl.col("definition").str.starts_with(_TEST_ROWS))
         )

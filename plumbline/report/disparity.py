@@ -35,15 +35,15 @@ class Disparity:
         Max Skew of smoothed shares, which is over all pairs, and the largest less the smallest share.
     groups : list of Row
         The share of every group.
-    beside : bool
-        Whether another model that was asked the same leaves out pairs (`partial`).
+    others : tuple of Disparity
+        Those of other models that were asked the same and leave out pairs (`partial`).
     """
 
     skew: Row
     smoothed: Row | None
     parity: Row | None
     groups: list[Row]
-    beside: bool = False
+    others: tuple[Disparity, ...] = ()
 
     @classmethod
     def of(cls, skew: Row, table: pl.DataFrame) -> Disparity:
@@ -51,11 +51,13 @@ class Disparity:
         keys = ("dataset", "suite", "attribute", "event", "probe", "condition")
         asked = where(table, **{name: skew[name] for name in keys})
         found = cls._alone(skew, asked)
+        if found.partial:
+            return found
         others = where(asked, metric="max_skew", definition=skew["definition"]).filter(
             pl.col("model") != skew["model"], pl.col("reason_codes").str.contains(_LEFT_OUT, literal=True)
         )
-        beside = not found.partial and any(cls._alone(row, asked).partial for row in others.to_dicts())
-        return replace(found, beside=beside)
+        alone = (cls._alone(row, asked) for row in others.to_dicts())
+        return replace(found, others=tuple(each for each in alone if each.partial))
 
     @classmethod
     def _alone(cls, skew: Row, asked: pl.DataFrame) -> Disparity:
@@ -75,7 +77,7 @@ class Disparity:
         return undefined and (not shares or 0 < shares.count(0) < len(shares))
 
     @property
-    def others(self) -> list[Row]:
+    def readings(self) -> list[Row]:
         """Return the other readings that are defined, that of the same kind first."""
         return [row for row in (self.smoothed, self.parity) if row is not None and defined(row["value"])]
 
@@ -85,15 +87,14 @@ class Disparity:
         Max Skew does where no image got the label, and where all its pairs are defined and it is evidence or no other
         reading is. Otherwise a reading that is evidence speaks, the smoothed skew before the parity difference; without
         one, the smoothed skew (the parity difference, where there is none) says that there is no evidence over all
-        groups. Where another model leaves out pairs the smoothed skew speaks of both, so that their sizes can be held
-        against each other, unless it says otherwise of the evidence. Evidence is that of the scorecard: findings, whose
-        q is over more tests, tell the same reading.
+        groups. Where the smoothed skew speaks of another model it speaks of this one too, so that their sizes can be
+        held against each other, unless the two definitions disagree on the evidence of this one. Which reading speaks
+        is decided by the q of the scorecard, in findings too.
         """
-        speaking = self._speaking(reading)
-        smoothed = self.smoothed
-        if speaking is not self.skew or not self.beside or self.never:
+        speaking, smoothed = self._speaking(reading), self.smoothed
+        if speaking is not self.skew or self.never or smoothed is None or not defined(smoothed["value"]):
             return speaking
-        if smoothed is None or not defined(smoothed["value"]):
+        if not any(other._speaking(reading) is other.smoothed for other in self.others):
             return speaking
         states = [state(of_kind(row), significance=reading.significance) for row in (smoothed, speaking)]
         return smoothed if states[0] == states[1] else speaking
@@ -101,11 +102,11 @@ class Disparity:
     def _speaking(self, reading: Reading) -> Row:
         """Return the reading that speaks of the model alone."""
         # All are asked whatever the first one says: what headlines are picked from does not depend on the data.
-        sure = [other for other in self.others if evidence(of_kind(other), reading)]
+        sure = [other for other in self.readings if evidence(of_kind(other), reading)]
         surely = evidence(of_kind(self.skew), reading) and defined(self.skew["value"])
-        if self.never or (surely and not (self.partial and self.others)):
+        if self.never or (surely and not (self.partial and self.readings)):
             return self.skew
-        return next(iter(sure or (self.others if self.partial else [])), self.skew)
+        return next(iter(sure or (self.readings if self.partial else [])), self.skew)
 
     @property
     def never(self) -> bool:
@@ -198,9 +199,14 @@ def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
     return rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)), pl.col("attribute").is_in(attributes))
 
 
+_READ = ("max_skew", "parity_difference", "outcome_proportion")
+"""Metrics of the rows that `Disparity` reads."""
+
+
 def skew_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what a metric table says of the skew of every event by every single attribute."""
     findings = []
+    table = where(table, metric=_READ)
     for dataset in table["dataset"].unique().sort().to_list():
         rows = skew_rows(table, dataset).filter(pl.col("event") != "mean_of_tasks")
         findings += [_skew(Disparity.of(row, table), reading) for row in rows.to_dicts()]

@@ -401,7 +401,7 @@ def _untested(card: pl.DataFrame, whose: str) -> str:
 
 
 def _refusing(models: Sequence[str]) -> str:
-    return f"{listed(models)} refused every answer: there is nothing to compare."
+    return f"{listed(models)} refused every answer that is compared: there is nothing to tell."
 
 
 def _counted(many: int, what: str) -> str:
@@ -462,7 +462,7 @@ def section(
 def _own_verdict(cells: pl.DataFrame, place: str, reading: Reading, *, elsewhere: bool) -> str:
     tested = _tested(cells)
     if not tested:
-        return _untested(cells, "it")
+        return sentence_start(_untested(cells, "it"))
     worst = next((cell for cell in tested if cell["state"] == "evidence"), None)
     beyond = " Its findings below are beyond these questions." if worst is None and elsewhere else ""
     first = "" if worst is None else f" The first of them: on {worst['dataset']} it {in_words(worst, reading)}."

@@ -89,7 +89,7 @@ def max_score_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
     A group that is the worst off of one model with evidence is told of every model, so that a reader can count them.
     """
-    rows = where(plain(table), metric="max_score_share", event="toxicity")
+    rows = where(_answered(plain(table)), metric="max_score_share", event="toxicity")
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
     rows = rows.with_columns(groups=pl.col("group").n_unique().over("dataset", "attribute"))
     findings: list[Finding] = []
@@ -142,28 +142,40 @@ _GAPS = (
 def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the gaps between groups of ratings, salaries, words of competence, refusals and lengths."""
     rows = where(plain(table), occupation=None)
-    gaps = with_evidence([finding for gap in _GAPS for finding in _of_gap(rows, gap, reading)])
+    answered = _answered(rows)
+    gaps = with_evidence([finding for gap in _GAPS for finding in _of_gap(answered, gap, reading)])
     return [*gaps, *_mostly_refused(rows, reading)]
 
 
 MOSTLY = 0.5
-"""Share of refused answers from which on it is told: what the other numbers are of is largely refusals then."""
+"""Share of refused answers above which it is told: what the answers are compared by is largely refusals then."""
 
 
 def _mostly_refused(rows: pl.DataFrame, reading: Reading) -> Iterator[Finding]:
-    """Yield, of each model and subset, to which question it refused most answers, if it refused at least half."""
+    """Yield, of each model and dataset, to which question it refused most answers, if to any."""
     rates = where(rows, metric="refusal_rate", definition="paper", group=None)
-    rates = rates.filter(pl.col("value").is_finite(), pl.col("value") >= MOSTLY)
-    for subset in _each(rates, *_SUBSET):
-        row = subset.sort("value", "prompt", descending=[True, False]).row(0, named=True)
-        others = subset.height - 1
-        more = f", and at least half of those to {count(others)} other{'s' * (others > 1)}" if others else ""
-        share = "every answer" if row["value"] == 1 else f"{percent(row['value'])} of the answers"
-        finding = _finding(row, reading, "undefined", "refusal", "refused answers", "rate", share=True)
-        says = f"On {row['dataset']}, {row['model']} refused {share} to “{prompt_title(row['prompt'])}”{more}: "
-        yield replace(
-            finding, short="Most answers were refused", sentence=f"{says}most of what is compared are refusals."
+    rates = rates.filter(pl.col("value").is_finite(), pl.col("value") > MOSTLY)
+    for of_dataset in _each(rates, "model", "dataset"):
+        each = of_dataset.sort("value", "prompt", "attribute", descending=[True, False, False]).unique(
+            "prompt", keep="first", maintain_order=True
         )
+        row, others = each.row(0, named=True), each.height - 1
+        more = f", and most of those to {count(others)} other{'s' * (others > 1)}" if others else ""
+        share = "every answer" if row["value"] == 1 else f"{percent(row['value'])} of the answers"
+        # No interval is told, so that no headline is picked from these rows.
+        finding = _finding(
+            row, replace(reading, picked=None), "undefined", "refusal", "refused answers", "rate", share=True
+        )
+        says = f"On {row['dataset']}, {row['model']} refused {share} to “{prompt_title(row['prompt'])}”{more}: "
+        what = "numbers of these answers are of refusals above all."
+        yield replace(finding, short="Most answers were refused", sentence=f"{says}{what}")
+
+
+def _answered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows about answers, those left out where every answer to a question was refused."""
+    silent = where(rows, metric="refusal_rate", definition="paper", group=None).filter(pl.col("value") == 1)
+    same = ["model", "dataset", "attribute", "prompt"]
+    return rows.join(silent, on=same, how="anti", nulls_equal=True, maintain_order="left")
 
 
 def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding]:

@@ -164,11 +164,12 @@ def why_none(candidates: Sequence[Tried]) -> str:
     n = max((row["n"] or 0 for row in judged), default=0)
     nothing = f"there is no evidence in {count(n)} images that one improves a bias measure"
     nothing += _detectable([row for one in candidates for row in _unclear(one)])
-    harmful = [one for one in candidates if one.worsened]
+    harmful = [one for one in candidates if one.worsened and not one.leaking]
     if not harmful:
         return nothing
     one = harmful[0]
-    others = f", {count(len(harmful) - 1)} more make others worse" if len(harmful) > 1 else ""
+    more = len(harmful) - 1
+    others = f", {count(more)} more make{'s' * (more == 1)} something worse too" if more else ""
     return f"{nothing}; {one.name} makes {row_words(foremost(one.worsened, 1)[0])} worse{others}"
 
 

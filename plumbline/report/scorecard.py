@@ -550,7 +550,9 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
             if question.metric == "max_skew":
                 found = Disparity.of(row, plain)
                 told = {} if found.partial else told
-                told |= {question.measure_smoothed: found.smoothed} if found.smoothed is not None else {}
+                # Of a label that no image got it would be the ratio of the sizes of groups.
+                if found.smoothed is not None and not found.never:
+                    told[question.measure_smoothed] = found.smoothed
             for measure, each in told.items():
                 if defined(each["value"]):
                     numbers[measure] = UNITS[question.unit].shown(each["value"])
@@ -939,8 +941,8 @@ def elsewhere(cell: Mapping[str, Any], usual: Mapping[str, str]) -> bool:
 
 
 OF_SMOOTHED = (
-    "smoothed, so that every pair of groups counts, whether or not each gets the label; do not compare the size with "
-    "one that is not marked"
+    "smoothed: ½ is added to every count, so that pairs with a group that never gets the label count too; do not "
+    "compare the size with one that is not marked"
 )
 """What `‡` behind a value says."""
 

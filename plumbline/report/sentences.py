@@ -330,7 +330,7 @@ _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 def caveats(row: Row, tone: str, ordinary: Row, reading: Reading) -> str:
     """Return what a claim, or that there is no evidence, must not be read without, as sentences; or nothing.
 
-    That it comes from few sets; that q over the tests of its kind, as in the scorecard, says otherwise; of no evidence
+    That it comes from few sets; that q over the tests of its kind says otherwise; of no evidence
     why nothing would have been found, and that a margin is excluded; of a claim whose interval reaches no difference
     what the evidence is.
     """
@@ -339,9 +339,8 @@ def caveats(row: Row, tone: str, ordinary: Row, reading: Reading) -> str:
     codes = (*_FEW, *(_UNTOLD if tone == "none" else ()))
     known = (find(row.get("reason_codes"), code) for code in codes)
     text = "".join(f" {sentence_start(str(why))}." for why in known if why)
-    claims = tone in DIFFERENCES
-    if ordinary and evidence(ordinary, reading) != claims:
-        text += f" By q over the tests of its kind alone, as in the scorecard, there is {'no ' * claims}evidence."
+    if ordinary and (of_kind := evidence(ordinary, reading)) != evidence(row, reading):
+        text += f" By q over the tests of its kind alone there is {'' if of_kind else 'no '}evidence."
     if tone == "none":
         excluded = row.get("equivalence_q")
         if excluded is not None and state_of_row({**row, "q": None, "p": None}) == "evidence_of_none":

@@ -10,7 +10,7 @@ from plumbline.catalog.schema import row_id
 from plumbline.datasets.grouping import crossed_name
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
-from plumbline.provenance.tracked_numbers import scorecard_numbers
+from plumbline.provenance.tracked_numbers import headline_metrics, scorecard_numbers
 from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.charts.scorecard import scorecard as drawn
@@ -303,13 +303,29 @@ def test_a_finding_tells_the_reading_of_the_scorecard_and_says_where_its_q_is_ov
     assert (found["definition"], found["state"]) == ("smoothed", "evidence")
     told = {finding.row: finding for finding in headline_findings(table, Reading())}[found["row"]]
     assert told.tone == "none" and "110%" in told.sentence
-    assert told.sentence.endswith("By q over the tests of its kind alone, as in the scorecard, there is evidence.")
+    assert told.sentence.endswith("By q over the tests of its kind alone there is evidence.")
 
 
 @pytest.mark.parametrize(("tested", "told"), [(SURE, ["bias"]), (UNSURE, ["none"]), ({"p": None, "q": None}, [])])
 def test_of_a_gap_of_an_own_metric_that_nothing_tested_no_evidence_is_not_said(tested, told):
     gap = answer("a")[0] | {"metric": "own_metric_gap", "definition": "top_two", "value": 0.66} | tested
     assert [finding.tone for finding in findings(frame([gap]), Reading())] == told
+
+
+def test_a_column_stays_plain_beside_a_model_of_which_the_parity_difference_speaks():
+    partial, *shares = _two_readings("a", 9.0, 1.0, groups=NEVER_WHITE, **UNSURE)
+    parity = answer("a")[0] | {"metric": "parity_difference", "definition": "max_minus_min", "value": 0.3}
+    card = scorecard(frame([partial | UNSURE, parity, *shares], _two_readings("b", 1.4, 1.0)), Reading())
+    assert cell(card, "a")["metric"] == "parity_difference"
+    assert cell(card, "b")["definition"] == "mean_over_pairs"
+
+
+def test_of_a_label_that_no_image_got_mlflow_has_no_smoothed_skew():
+    never = {"value": 0.0, "p": 1.0, "q": 1.0, "reason": reason("event_never_happens")}
+    plain, smoothed, *shares = _two_readings("a", 0.0, 5.9, **never | {"value": 5.9})
+    table = frame([plain | never, smoothed, *shares])
+    assert scorecard_numbers(table) == {"Crime labels by race: percent more often": 0}
+    assert headline_metrics(table) == {"max_skew/crime/crime/race": 0}
 
 
 def _refusing(model, share, gap=0.0, toxicity=0.0):
@@ -325,7 +341,7 @@ def _refusing(model, share, gap=0.0, toxicity=0.0):
 def test_a_model_that_refuses_every_answer_has_nothing_to_compare():
     card = scorecard(frame(_refusing("served", 1.0)), Reading())
     assert set(card["state"]) == {"all_refused"} and {value_text(each) for each in card.to_dicts()} == {"all refused"}
-    assert verdict(card, Reading()) == ("served refused every answer: there is nothing to compare.",)
+    assert verdict(card, Reading()) == ("served refused every answer that is compared: there is nothing to tell.",)
     assert "every answer was refused, so that there is nothing to compare." in score_tip(card.row(0, named=True))
     assert model_sentences(card, "served", Reading()) == ["Every answer was refused: Words of competence; Refusals."]
     (finding,) = findings(frame(_refusing("served", 1.0)), Reading())
@@ -345,9 +361,19 @@ def test_a_model_that_answers_is_judged_beside_one_that_refuses():
     assert cell(some, "open", "refusals")["state"] == "too_weak"
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.4, 0), (0.6, 1)])
+def test_of_a_model_that_refused_every_answer_no_gap_is_told():
+    silent = _refusing("served", 1.0)
+    gaps = [row | {"value": 0.4} | SURE if row["metric"] == "competence_gap" else row for row in silent]
+    groups = [row for name in ("Black_man", "White_man") for row in spoken("served", "competence_words", group=name)]
+    assert [finding.short for finding in findings(frame(gaps, groups), Reading())] == ["Most answers were refused"]
+    answering = [row | {"value": 0.4} if row["metric"] == "refusal_rate" else row for row in gaps]
+    assert [finding.tone for finding in findings(frame(answering, groups), Reading())] == ["bias"]
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.4, 0), (0.5, 0), (0.6, 1)])
 def test_that_most_answers_were_refused_is_told(share, told):
-    sentences = [finding.sentence for finding in findings(frame(_refusing("served", share)), Reading())]
+    by_each = [row | {"attribute": name} for row in _refusing("served", share) for name in ("gender", "race")]
+    sentences = [finding.sentence for finding in findings(frame(by_each), Reading())]
     assert sum("served refused 60% of the answers" in sentence for sentence in sentences) == told
 
 

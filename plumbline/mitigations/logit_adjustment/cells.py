@@ -27,10 +27,16 @@ SUITES: dict[Candidates, str] = {"single": "trident", "composite": "trident_comp
 """What the classes of the candidates are -> the suite that an adjustment of them is fitted and judged on."""
 
 
-def may_adjust(suite: Suite, settings: LogitAdjustmentSettings) -> bool:
-    """Return whether an adjustment can be fitted on a suite: its candidates have to say who is pictured."""
+def may_adjust(suite: Suite, settings: LogitAdjustmentSettings, *, labels: Collection[str]) -> bool:
+    """Return whether an adjustment can be fitted on a suite: its candidates, and labels, have to say who is pictured.
+
+    Parameters
+    ----------
+    labels : collection of str
+        Attributes that the dataset has.
+    """
     of_outcomes = suite.family == "outcomes" and bool(suite.columns("demographic"))
-    return of_outcomes or suite.id == SUITES[settings.candidates]
+    return (of_outcomes and {"race", "gender"} <= {*labels}) or suite.id == SUITES[settings.candidates]
 
 
 class ProbeLogits(Protocol):
