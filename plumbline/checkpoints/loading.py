@@ -356,6 +356,8 @@ def require_sizes(
     CheckpointError
         With the weights, their sizes and those expected.
     """
+    if not weights:  # which is refused by itself
+        return
     held = {name: shape for path in weights for name, shape in _sizes_in(path).items()}
     settings = {path.name: file_digest(path) for path in model_files(folder)}
     name = digest_json([held, settings, {name: library_version(name) for name in _LIBRARIES}])
