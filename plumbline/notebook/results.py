@@ -108,10 +108,17 @@ class Audit:
         return {name: chart.figure for name, chart in main_charts(self.table, self.cell.dataset, self.reading).items()}
 
     def numbers(self) -> dict[str, float]:
-        """Return the headline numbers as a flat dict, such as `max_skew/crime/crime/race`: what trackers take."""
-        from plumbline.provenance.tracked_numbers import headline_metrics
+        """Return the headline numbers as a flat dict, such as `max_skew/crime/crime/race`: what trackers take.
 
-        return headline_metrics(self.table)
+        Those of every event and attribute, parity differences among them, and all that `numbers.json` of an export has.
+        """
+        from plumbline.provenance.export import headline_rows
+        from plumbline.provenance.forms import flat_numbers
+        from plumbline.provenance.tracked_numbers import headline_metrics, parity_differences
+
+        shown = [flat_numbers(rows) for rows in headline_rows(self.table, self.reading).values()]
+        numbers = headline_metrics(self.table) | parity_differences(self.table)
+        return {**{name: value for each in shown for name, value in each.items()}, **numbers}
 
     def log_to(self, tracker: Any, *, step: int | None = None) -> None:
         """Hand the headline numbers to a tracker.

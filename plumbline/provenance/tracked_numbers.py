@@ -19,6 +19,7 @@ _HEADLINES = {
     **{traits.name: traits.headline for traits in METRICS.values() if traits.headline},
     "macro_accuracy_gain": "test_rows",
 }
+_PARTS = ("metric", "suite", "event", "attribute", "group", "probe")
 _TEST_ROWS, _JUDGED_ROWS = "test_rows", "judged_rows"
 ON_JUDGED = "On judged images"
 """First part of the names of the numbers of the scorecard where they are not of all images."""
@@ -82,8 +83,7 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: 
     metrics: dict[str, float] = {}
     for row in _headlines(frame.filter(pl.col("condition").is_in(wanted))).iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
-            parts = ("metric", "suite", "event", "attribute", "group", "probe")
-            named = [str(row[part]) for part in parts if row[part]]
+            named = [str(row[part]) for part in _PARTS if row[part]]
             if row["definition"] == SMOOTHED_SKEW:
                 named.append(SMOOTHED_SKEW)
             if row["definition"].startswith(_TEST_ROWS):
@@ -137,6 +137,17 @@ def tracked_name(name: str, *, blank: str = "_") -> str:
     plain = name.replace("×", "x").replace("@", "_at_").replace(" ", blank)
     known = "/".join(part if part.strip(".") else "_" for part in _UNTRACKED.sub("_", plain).split("/"))
     return known if known == plain else f"{known}-{digest_bytes(name.encode())[:6]}"
+
+
+def parity_differences(frame: pl.DataFrame) -> dict[str, float]:
+    """Return the finite parity differences of a cell without a mitigation, by key."""
+    rows = frame.filter(
+        pl.col("value").is_finite(), metric="parity_difference", definition="max_minus_min", condition=BEFORE
+    ).filter(~pl.col("suite").is_in(MIXED_SUITES))
+    return {
+        tracked_name("/".join(str(row[part]) for part in _PARTS if row[part])): row["value"]
+        for row in rows.iter_rows(named=True)
+    }
 
 
 def before_test_rows(effects: pl.DataFrame) -> dict[str, float]:

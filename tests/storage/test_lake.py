@@ -1,6 +1,8 @@
 """The lake: content names, manifests last, damage noticed, the old version safe."""
 
+import csv
 import errno
+import io
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -203,6 +205,16 @@ def test_two_writers_of_one_partition_leave_one_result_whole(lake):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write_often, frames))
     assert lake.read_table("t")["writer"].n_unique() == 1
+
+
+@pytest.mark.parametrize(
+    "text", ['x;"=1+1;y', "a\n=cmd|'/C calc'!A0\nb", "a\r\n=1", "a\n\n=1", 'a\n "@x', 'a; " =1', "a\r\t-1"]
+)
+def test_nor_where_semicolons_part_cells_and_line_breaks_of_a_text_begin_rows(text):
+    written = csv_bytes(pl.DataFrame({"text": [text, "plain\n\nwords; more - of them"]})).decode()
+    cells = [cell for row in csv.reader(io.StringIO(written), delimiter=";") for cell in row]
+    assert not [cell for cell in cells if cell.strip(' "\t\r\n')[:1] in ("=", "+", "-", "@")], cells
+    assert "plain\n\nwords; more - of them" in written
 
 
 def test_csv_has_no_formula_in_a_text_cell():
