@@ -1,5 +1,6 @@
 """Audits in memory give the numbers of the pipeline, of whatever a program holds, and load no more than they need."""
 
+import json
 import subprocess
 import sys
 
@@ -217,6 +218,17 @@ def test_a_scorecard_of_no_question_says_so(faces, vectors):
     )
     with pytest.raises(MetricError, match="no question of the scorecard"):
         without.scorecard()
+
+
+def test_numbers_are_those_of_an_export_and_every_parity_difference(found, tmp_path):
+    found.export(tmp_path, ["numbers"])
+    exported = {
+        name.split("/", 2)[2]: value for name, value in json.loads((tmp_path / "numbers.json").read_text()).items()
+    }
+    numbers = found.numbers()
+    assert exported and {name: numbers[name] for name in exported} == exported
+    gaps = found.table.filter(pl.col("value").is_finite(), metric="parity_difference", definition="max_minus_min")
+    assert gaps.height == sum(name.startswith("parity_difference/") for name in numbers) > 0
 
 
 def test_numbers_go_to_whatever_takes_them(found):
