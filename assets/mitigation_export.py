@@ -119,7 +119,7 @@ def _told(workspace: Workspace, stored: StoredCell, mitigation: str, suite: str 
     named = _OF_TRIDENT if suite in _OF_TRIDENT else (suite,)
     rows = rows if suite is None else rows.filter(pl.col("suite").is_in(named))
     verdicts = rows["verdict"].to_list()
-    told = [_sentence(row) for row in rows.to_dicts() if row["verdict"] in (IMPROVED, WORSENED)]
+    changed = [_sentence(row) for row in rows.to_dicts() if row["verdict"] in (IMPROVED, WORSENED)]
     skews = rows.filter(pl.col("verdict") == NO_EVIDENCE, pl.col("metric") == "max_skew", pl.col("value") > 0)
     most = skews.sort("value", descending=True).head(_MOST_UNKNOWN)
     counted = (
@@ -127,7 +127,7 @@ def _told(workspace: Workspace, stored: StoredCell, mitigation: str, suite: str 
         f"{verdicts.count(NO_EVIDENCE)} show no evidence of either, {verdicts.count(UNDEFINED)} are undefined"
     )
     advised = (f"what the audit advises: {advice(candidates, headline_reading(workspace))}",) if candidates else ()
-    return (*advised, *([counted] if verdicts else []), *told, *map(_sentence, most.to_dicts()))
+    return (*advised, *([counted] if verdicts else []), *changed, *map(_sentence, most.to_dicts()))
 
 
 _OF_TRIDENT = ("trident", "trident_composite", "trident_mixed")

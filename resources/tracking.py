@@ -381,11 +381,11 @@ def _views() -> dict[str, str]:
     from plumbline.report.scorecard import QUESTIONS
 
     def names(kinds: Sequence[str]) -> list[str]:
-        asked = [question for question in QUESTIONS if question.kind in kinds]
+        questions = [question for question in QUESTIONS if question.kind in kinds]
         # Every run has the smoothed skew; Max Skew is missing where a group never gets the label.
         measures = [
             measure
-            for question in asked
+            for question in questions
             for measure in (question.measure, *[question.measure_smoothed] * (question.metric == "max_skew"))
         ]
         return [tracked_name(measure, blank=" ") for measure in measures]

@@ -116,9 +116,10 @@ class Audit:
         from plumbline.provenance.forms import flat_numbers
         from plumbline.provenance.tracked_numbers import headline_metrics, parity_differences
 
-        shown = [flat_numbers(rows) for rows in headline_rows(self.table, self.reading).values()]
-        numbers = headline_metrics(self.table) | parity_differences(self.table)
-        return {**{name: value for each in shown for name, value in each.items()}, **numbers}
+        numbers: dict[str, float] = {}
+        for rows in headline_rows(self.table, self.reading).values():
+            numbers |= flat_numbers(rows)
+        return numbers | headline_metrics(self.table) | parity_differences(self.table)
 
     def log_to(self, tracker: Any, *, step: int | None = None) -> None:
         """Hand the headline numbers to a tracker.

@@ -49,19 +49,19 @@ class Disparity:
     def of(cls, skew: Row, table: pl.DataFrame) -> Disparity:
         """Find the other readings of a row of Max Skew in its table, and how those of other models stand beside it."""
         keys = ("dataset", "suite", "attribute", "event", "probe", "condition")
-        asked = where(table, **{name: skew[name] for name in keys})
-        found = cls._alone(skew, asked)
-        if found.partial:
-            return found
-        others = where(asked, metric="max_skew", definition=skew["definition"]).filter(
+        of_all = where(table, **{name: skew[name] for name in keys})
+        disparity = cls._alone(skew, of_all)
+        if disparity.partial:
+            return disparity
+        others = where(of_all, metric="max_skew", definition=skew["definition"]).filter(
             pl.col("model") != skew["model"], pl.col("reason_codes").str.contains(_LEFT_OUT, literal=True)
         )
-        alone = (cls._alone(row, asked) for row in others.to_dicts())
-        return replace(found, others=tuple(each for each in alone if each.partial))
+        alone = (cls._alone(row, of_all) for row in others.to_dicts())
+        return replace(disparity, others=tuple(each for each in alone if each.partial))
 
     @classmethod
-    def _alone(cls, skew: Row, asked: pl.DataFrame) -> Disparity:
-        of_skew = where(asked, model=skew["model"])
+    def _alone(cls, skew: Row, of_all: pl.DataFrame) -> Disparity:
+        of_skew = where(of_all, model=skew["model"])
         return cls(
             skew,
             first(of_skew, metric="max_skew", definition="smoothed"),

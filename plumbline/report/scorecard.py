@@ -546,14 +546,15 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     numbers = {}
     for question in questions(plain):
         for row in [*_answers(plain, question).values()][:1]:
-            told = {question.measure: row}
+            sent = {question.measure: row}
             if question.metric == "max_skew":
-                found = Disparity.of(row, plain)
-                told = {} if found.partial else told
+                disparity = Disparity.of(row, plain)
+                if disparity.partial:
+                    sent.clear()
                 # Of a label that no image got it would be the ratio of the sizes of groups.
-                if found.smoothed is not None and not found.never:
-                    told[question.measure_smoothed] = found.smoothed
-            for measure, each in told.items():
+                if disparity.smoothed is not None and not disparity.never:
+                    sent[question.measure_smoothed] = disparity.smoothed
+            for measure, each in sent.items():
                 if defined(each["value"]):
                     numbers[measure] = UNITS[question.unit].shown(each["value"])
     return numbers
