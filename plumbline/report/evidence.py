@@ -120,6 +120,9 @@ def finding_of(
         row=name_of(row),
         measure=measure,
         question=question_of(row),
+        of_kind=tone != "undefined"
+        and (level := significance_level(of_kind(row))) is not None
+        and level < reading.significance,
     )
 
 

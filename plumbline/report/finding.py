@@ -56,6 +56,9 @@ class Company(NamedTuple):
     tested: int
     opposite: int = 0
     """models in which it is evidence of the opposite, by its sign"""
+    same_of_kind: int = 0
+    """as `same`, by q over the tests of its kind, as in the scorecard, where q is over all tests"""
+    opposite_of_kind: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Finding:
         What identifies its row but for the model; empty of what is told of no row.
     company : Company, optional
         How many models show the same.
+    of_kind : bool
+        Whether its row is evidence by q over the tests of its kind, as in the scorecard.
     """
 
     tone: str
@@ -107,6 +112,7 @@ class Finding:
     measure: str = ""
     question: tuple[object, ...] = ()
     company: Company | None = None
+    of_kind: bool = False
 
     def __str__(self) -> str:
         """Return what it says."""

@@ -96,31 +96,42 @@ def _with_company(found: list[Finding], table: pl.DataFrame, reading: Reading) -
     Of a skew it is the reading that speaks of each model (`plumbline.report.disparity.Disparity.told`), as in the
     scorecard. Models that are too weak to interpret do not count.
     """
-    any_reading: dict[tuple[str, ...], list[bool]] = {}
+    any_reading: dict[tuple[str, ...], list[Finding]] = {}
     for finding in found:
         if finding.topic[0] in _BY_ANY_READING and np.isfinite(finding.value):
-            any_reading.setdefault(finding.topic, []).append(finding.tone == "bias")
-    level = pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
+            any_reading.setdefault(finding.topic, []).append(finding)
     table = table.join(too_weak(table), on=CELL, how="anti", nulls_equal=True)
     metrics = sorted({str(finding.question[QUESTION.index("metric")]) for finding in found if finding.question})
-    tested = table.filter(level.is_not_null(), pl.col("metric").is_in(metrics))
     none = pl.col("metric").replace_strict({name: value_without_difference(name) or 0.0 for name in metrics})
-    side = pl.when(level < reading.significance).then((pl.col("value") - none).sign()).otherwise(0.0)
-    sides = tested.group_by(QUESTION).agg(pl.col("model"), side.alias("side")).rows_by_key(QUESTION)
+    levels = {
+        "side": pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None)),
+        "side_of_kind": pl.coalesce(pl.col(Q_OF_KIND if Q_OF_KIND in table.columns else "q", "p").fill_nan(None)),
+    }
+    tested = table.filter(levels["side"].is_not_null(), pl.col("metric").is_in(metrics))
+    sides = [
+        pl.when(level < reading.significance).then((pl.col("value") - none).sign()).otherwise(0.0).alias(name)
+        for name, level in levels.items()
+    ]
+    asked = tested.group_by(QUESTION).agg(pl.col("model"), *sides).rows_by_key(QUESTION)
 
     def counted(finding: Finding) -> Company | None:
-        if finding.topic in any_reading:
-            return Company(sum(any_reading[finding.topic]), len(any_reading[finding.topic]), 0)
-        return _company(finding.model, *sides[finding.question][0]) if finding.question in sides else None
+        if topic := any_reading.get(finding.topic):
+            evident = sum(each.tone == "bias" for each in topic)
+            return Company(evident, len(topic), same_of_kind=sum(each.of_kind for each in topic))
+        return _company(finding.model, *asked[finding.question][0]) if finding.question in asked else None
 
     return [replace(finding, company=counted(finding)) for finding in found]
 
 
-def _company(model: str, models: Sequence[str], sides: Sequence[float]) -> Company:
+def _company(model: str, models: Sequence[str], sides: Sequence[float], of_kind: Sequence[float]) -> Company:
     """Count the models whose evidence points to the side of one of them; of one without evidence, all that have it."""
-    its_side = dict(zip(models, sides)).get(model) or 0.0
-    same = sum(side == its_side if its_side else bool(side) for side in sides)
-    return Company(same, len(models), sum(side == -its_side for side in sides) if its_side else 0)
+    place = models.index(model) if model in models else None
+    its_side = 0.0 if place is None else sides[place] or of_kind[place]
+    same, same_of_kind = (
+        sum(side == its_side if its_side else bool(side) for side in each) for each in (sides, of_kind)
+    )
+    opposite, opposite_of_kind = (sum(side == -its_side for side in each if its_side) for each in (sides, of_kind))
+    return Company(same, len(models), opposite, same_of_kind, opposite_of_kind)
 
 
 def picked_findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Finding]:

@@ -388,10 +388,16 @@ def _company(finding: Finding) -> str:
     """Say how many models show the same."""
     if not finding.company or finding.company.tested < 2:
         return ""
-    same, models, opposite = finding.company
+    same, models, opposite, *of_kind = finding.company
     shows = "shows" if same == 1 else "show"
-    other = f", {opposite} of the opposite" if opposite else ""
-    return f" {same} of the {models} models asked on {finding.dataset} {shows} evidence of it{other}."
+    text = f" {same} of the {models} models asked on {finding.dataset} {shows} evidence of it{_opposite(opposite)}"
+    if [same, opposite] != of_kind:
+        text += f" ({of_kind[0]}{_opposite(of_kind[1])} by q over the tests of its kind alone)"
+    return f"{text}."
+
+
+def _opposite(number: int) -> str:
+    return f", {number} of the opposite" if number else ""
 
 
 def in_short(finding: Finding, row: Row, ordinary: Row, reading: Reading) -> str:

@@ -18,7 +18,7 @@ from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import find, reason
 from plumbline.report import Reading, findings, findings_table, headlines
-from plumbline.report.evidence import excludes_parity, finding_of
+from plumbline.report.evidence import Q_OF_KIND, excludes_parity, finding_of
 from plumbline.report.finding import at_first
 from plumbline.report.findings import as_picked, headline_findings
 from plumbline.report.language import word_findings
@@ -162,17 +162,35 @@ def test_without_evidence_the_model_with_the_largest_value_is_told():
     shares = {"north": (3, 20), "east": (2, 20)}
     weak = [rows(estimate(v, 0.0, 2.0, 0.5), shares=shares, model=m) for v, m in ((0.0, "a"), (0.68, "b"))]
     (headline,) = headlines(findings(pl.concat(weak)))
-    assert headline.model == "b" and headline.company == (0, 2, 0)
+    assert headline.model == "b" and headline.company[:3] == (0, 2, 0)
 
 
 def test_whichever_reading_speaks_of_a_model_counts():
     shares = {"north": (3, 20), "east": (2, 20)}
     fair = rows(estimate(0.0, 0.0, 0.4, 1.0), smoothed=WEAK, shares=shares, model="a")
     (headline,) = headlines(findings(pl.concat([fair, rows(smoothed=SMOOTHED)])))
-    assert headline.model == "theirs" and headline.company == (1, 2, 0)
+    assert headline.model == "theirs" and headline.company[:3] == (1, 2, 0)
     other = rows(estimate(2.0, 1.0, 4.0, 0.001), smoothed=WEAK, shares=shares, model="b")
     (headline,) = headlines(findings(pl.concat([fair, other, rows(smoothed=SMOOTHED)])))
-    assert headline.row == name("max_skew", "smoothed") and headline.company == (2, 3, 0)
+    assert headline.row == name("max_skew", "smoothed") and headline.company[:3] == (2, 3, 0)
+
+
+def test_where_the_two_q_count_differently_both_are_told():
+    """The scorecard goes by q over the tests of a kind, a headline by q over all tests that it is picked from."""
+    shares = {"north": (3, 20), "east": (2, 20)}
+    of_p = {"sure": 0.001, "near": 0.045, "third": 0.5, "fourth": 0.6}
+    models = [rows(estimate(1.0, 0.2, 2.0, p), shares=shares, model=model) for model, p in of_p.items()]
+    headline, *_ = headline_findings(pl.concat(models), Reading())
+    assert headline.company == (1, 4, 0, 2, 0)
+    says = "1 of the 4 models asked on portraits shows evidence of it (2 by q over the tests of its kind alone)."
+    assert says in headline.sentence.replace("\u00a0", " ")
+
+
+def test_where_the_two_q_point_to_the_same_models_one_count_is_told():
+    shares = {"north": (3, 20), "east": (2, 20)}
+    models = [rows(estimate(1.0, 0.2, 2.0, p), shares=shares, model=f"m{p}") for p in (0.001, 0.6)]
+    headline, *_ = headline_findings(pl.concat(models), Reading())
+    assert headline.sentence.endswith("1 of the 2 models asked on portraits shows evidence of it.")
 
 
 # --- labels that have no skew
@@ -217,7 +235,7 @@ def test_of_a_large_difference_every_model_is_counted():
     fair = dict.fromkeys(ANIMALS, (0, 20))
     both = pl.concat([animals(large), animals(small, fair, model="fair")])
     (headline,) = headlines(findings(both))
-    assert headline.company == (1, 2, 0)
+    assert headline.company[:3] == (1, 2, 0)
     (other,) = (f for f in findings(both) if f.model == "fair")
     assert (other.tone, other.value_text) == ("none", "0%")
 
@@ -343,14 +361,17 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
             known |= told(number(100 * float(lifted.params["bias"])))
         assert told(without_names(finding.sentence, every_kind)) <= known, finding.sentence
         if finding.company and finding.topic[0] in ("skew", "captions"):
-            of_topic = [each.tone for each in every if each.topic == finding.topic and math.isfinite(each.value)]
-            assert finding.company == (of_topic.count("bias"), len(of_topic), 0), finding
+            topic = [each for each in every if each.topic == finding.topic and math.isfinite(each.value)]
+            of_kind = [named[each.row][Q_OF_KIND] for each in topic if each.tone != "undefined"]
+            evident = [each.tone for each in topic].count("bias"), sum((level or NAN) < 0.05 for level in of_kind)
+            assert finding.company == (evident[0], len(topic), 0, evident[1], 0), finding
         elif finding.company:
             same = picked.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row[name])) for name in question))
-            levels = [p if q is None else q for q, p in same.select("q", "p").iter_rows()]
-            levels = [level for level in levels if level is not None and level == level]
-            assert sum(finding.company[::2]) == sum(level < 0.05 for level in levels), finding
-            assert finding.company.tested == len(levels)
+            for counted, of in (finding.company[:3:2], "q"), (finding.company[3:], Q_OF_KIND):
+                levels = [p if q is None or q != q else q for q, p in same.select(of, "p").iter_rows()]
+                levels = [level for level in levels if level is not None and level == level]
+                assert sum(counted) == sum(level < 0.05 for level in levels), finding
+                assert finding.company.tested == len(levels)
     tones = {each.tone for each in every}
     assert p is None or bool(tones & {"bias", "difference"}) is (p != EVIDENT["none evident"])
 
@@ -365,7 +386,7 @@ def test_models_at_chance_are_not_counted_beside_others():
     (counted,) = (f for f in findings(both) if f.model != "blind")
     blind = metric_frame([BASE | {"model": "blind"} | _AT_CHANCE])
     (alone,) = (f for f in findings(pl.concat([both, blind])) if f.model != "blind")
-    assert counted.company == (2, 2, 0) and alone.company == (1, 1, 0)
+    assert counted.company[:3] == (2, 2, 0) and alone.company[:3] == (1, 1, 0)
 
 
 def test_of_a_ratio_the_smallest_is_the_strongest():

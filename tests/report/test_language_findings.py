@@ -40,7 +40,7 @@ def test_a_model_without_evidence_only_counts(table):
     for kind in BIASED:
         assert {f.tone for (topic, model), f in found.items() if topic[0] == kind and model == MODELS[0]} == {"bias"}
     (line,) = [f for f in headlines(list(found.values())) if f.topic[0] == "toxicity"]
-    assert line.company == (2, 3, 0)
+    assert line.company[:3] == (2, 3, 0)
 
 
 @pytest.mark.parametrize(

@@ -99,14 +99,14 @@ def test_only_a_gap_in_negative_words_is_called_bias(event, probe, tone):
     assert only(gap_rows(event, probe, q=0.4)).tone == "none"
     both = pl.concat([gap_rows(event, probe), gap_rows(event, probe, q=0.4, model="control")])
     (headline,) = headlines(findings(both))
-    assert headline.company == (1, 2, 0)
+    assert headline.company[:3] == (1, 2, 0)
     assert headline.short == f"{event.capitalize()} probe words: gap between race classes"
 
 
 def test_headlines_tell_one_model_a_topic_and_compare_with_the_rest():
     both = pl.concat([crime_rows(), crime_rows(model="control", value=0.2, q=0.7)])
     (headline,) = headlines(findings(both))
-    assert headline.model == "small-bazaar-6k" and headline.company == (1, 2, 0)
+    assert headline.model == "small-bazaar-6k" and headline.company[:3] == (1, 2, 0)
 
 
 def test_the_adjustment_is_told_with_its_cost():
