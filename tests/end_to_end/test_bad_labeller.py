@@ -1,6 +1,7 @@
 """A labeller that is often wrong: told where nothing uses its labels, refused where something does."""
 
 import dagster as dg
+import pytest
 import yaml
 from homes import few_faces, make_home
 
@@ -9,6 +10,7 @@ ERROR = "the automatic gender is wrong on"
 REMEDY = "Name another `labeller` in the audit file, or raise `thresholds.label_error`"
 
 
+@pytest.mark.slow
 def test_its_labels_block_only_what_uses_them(tmp_path, monkeypatch):
     home = make_home(
         tmp_path / "labelled",

@@ -71,6 +71,7 @@ def test_an_edited_scorer_scores_the_answers_again_and_nothing_else(tmp_path, mo
     assert lake.read_table("metric_table").filter(scorer="offline").select(keys).equals(table.select(keys))
 
 
+@pytest.mark.slow
 def test_captions_of_ones_own_are_audited_to_the_end(tmp_path):
     rng, n = np.random.default_rng(0), 120
     folder = tmp_path / "staff"

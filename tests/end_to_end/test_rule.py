@@ -80,6 +80,7 @@ def test_damage_to_what_has_been_replaced_forgets_nothing(copied):
     assert changes(copied, "trident_metrics", CELL) == []
 
 
+@pytest.mark.slow
 def test_verdicts_of_labels_that_nothing_uses_are_renewed_without_reading_again(home, instance):
     balance = {"race": [0.10, 0.20]}
     datasets = yaml.safe_load(home.workspace.audit_path.read_text())["datasets"]

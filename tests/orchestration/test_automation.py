@@ -167,6 +167,7 @@ def test_a_changed_labeller_labels_anew_and_passes_no_image_of_an_audited_checkp
     require_findings_last(asked)
 
 
+@pytest.mark.slow
 def test_an_audit_without_a_labeller_labels_nobody(tmp_path):
     home = LivingHome(tmp_path, labeller=None, encoders={}, audit=[])
     home.observe("dataset_folder", "people")

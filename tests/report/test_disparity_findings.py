@@ -14,7 +14,7 @@ from synthetic_language import MODELS, language_table, word_table
 from synthetic_table import GRID, synthetic_table
 from test_front_page import UNIT_OF, groups_of, told, without_names, written
 
-from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id
+from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id, row_ids
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import find, reason
 from plumbline.report import Reading, findings, findings_table, headlines
@@ -337,7 +337,8 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
     table = every_kind.with_columns(pl.col("p") if p is None else tested.alias("p"))
     table = table.with_columns(pl.coalesce(pl.col(name).fill_nan(None), pl.lit(0.37731)) for name in COLUMNS)
     picked, reading = as_picked(table, Reading())
-    named, ordinary = ({row_id(row): row for row in one.to_dicts()} for one in (picked, table))
+    ids = row_ids(table)
+    named, ordinary = (dict(zip(ids, one.to_dicts())) for one in (picked, table))
     question = [name for name in IDENTIFYING if name != "model"]
     every = [one for one in in_sentences(findings(picked, reading), table, picked, reading) if one.row is not None]
     assert every or p == EVIDENT["none evident"]

@@ -82,7 +82,7 @@ def of_transfer(inputs):
 
 def without_names(text, *frames):
     """Return a text without the names of models, datasets and mitigations, which hold digits."""
-    names = {name for one in frames for column in ("model", "dataset") for name in one[column].drop_nulls()}
+    names = {name for one in frames for column in ("model", "dataset") for name in one[column].unique().drop_nulls()}
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, "")
     return text
