@@ -258,8 +258,17 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Line]:
     with OpenColumns(path) as table:
         _require_columns(path, columns, table.schema.names)
-    rows = read_frame(path, columns).iter_rows(named=True)
-    return (_Line(number, row) for number, row in enumerate(rows, 1))
+    rows = read_frame(path, columns)
+    for name, kind in rows.schema.items():
+        if kind.is_temporal() or kind.is_nested():  # Arrow holds dates that Python has none for.
+            raise GenerationError(
+                "a column of stored answers cannot be used",
+                where=f"{path}, column `{name}`",
+                found=f"values of type {kind}",
+                expected="texts or numbers",
+                hint="write that column again as text",
+            )
+    return (_Line(number, row) for number, row in enumerate(rows.iter_rows(named=True), 1))
 
 
 _READ: dict[str, tuple[str, Callable[[Path, Sequence[str]], Iterator[_Line]]]] = {

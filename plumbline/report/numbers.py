@@ -184,13 +184,23 @@ def percent_interval(low: float | None, high: float | None) -> str:
     return interval(low, high, scale=100, unit="%")
 
 
+SIGNIFICANCE = 0.05
+"""A p- or q-value below it is evidence."""
+
+
 def p_value(p: float | None, name: str = "p") -> str:
-    """Write a p- or q-value: `p < 0.001`, `p = 0.012`, or `no p`."""
+    """Write a p- or q-value: `p < 0.001`, `p = 0.012`, or `no p`.
+
+    One that rounds to the level of significance gets the decimals that tell on which side it lies: `p = 0.04996`.
+    """
     if p is None or math.isnan(p):
         return f"no {name}"
     if p < 0.001:
         return f"{name}{BELOW}0.001"
-    return f"{name}{EQUALS}{p:.3f}" if p < 0.1 else f"{name}{EQUALS}{p:.2f}"
+    fewest = 3 if p < 0.1 else 2
+    written = [f"{p:.{decimals}f}" for decimals in range(fewest, 7)]
+    apart = (text for text in written if float(text) != SIGNIFICANCE)
+    return f"{name}{EQUALS}{next(apart, written[0])}"
 
 
 def bare_p(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plumbline.report.numbers import SIGNIFICANCE
 from plumbline.statistics.multiplicity import fcr_confidence
 
 
@@ -69,7 +70,7 @@ class Reading:
 
     confidence: float = 0.95
     minimum_group: int = 30
-    significance: float = 0.05
+    significance: float = SIGNIFICANCE
     leaking: tuple[str, ...] = ("logit_adjustment_released",)
     scorers: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()

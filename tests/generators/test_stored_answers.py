@@ -81,6 +81,18 @@ def test_what_is_wrong_with_rows_is_told_by_place_and_counted(tmp_path, rows, wh
     assert what in refused.value.what and where in str(refused.value.where)
 
 
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("n", pl.Series([2**62], dtype=pl.Datetime("us"))), ("said", pl.Series([2**30], dtype=pl.Date)),
+     ("said", pl.Series([["a chef"]]))],
+)  # fmt: skip
+def test_dates_that_python_cannot_hold_and_lists_are_refused_by_column(tmp_path, column, values):
+    rows = pl.DataFrame(ROWS[:1]).with_columns(values.alias(column))
+    with pytest.raises(GenerationError, match="a column of stored answers cannot be used") as refused:
+        stored(tmp_path, rows=rows, kind="parquet").answered(QUESTIONS)
+    assert f"column `{column}`" in refused.value.where and "values of type" in refused.value.found
+
+
 def test_other_words_are_another_identity(tmp_path):
     first = stored(tmp_path).identity
     assert stored(tmp_path).identity == first

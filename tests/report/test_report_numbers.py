@@ -62,7 +62,16 @@ def test_interval_has_the_precision_of_its_upper_end(low, high, text):
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0002, "p\u00a0<\u00a00.001"), (0.0123, "p\u00a0=\u00a00.012"), (0.341, "p\u00a0=\u00a00.34"), (NAN, "no p")],
+    [
+        (0.0002, "p\u00a0<\u00a00.001"),
+        (0.0123, "p\u00a0=\u00a00.012"),
+        (0.341, "p\u00a0=\u00a00.34"),
+        (NAN, "no p"),
+        (0.04996, "p\u00a0=\u00a00.04996"),
+        (0.0496, "p\u00a0=\u00a00.0496"),
+        (0.0504, "p\u00a0=\u00a00.0504"),
+        (0.05, "p\u00a0=\u00a00.050"),
+    ],
 )
 def test_p_value(p, text):
     assert p_value(p) == text
