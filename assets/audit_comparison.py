@@ -181,6 +181,8 @@ def compare_audits(
 def _labels(now: Workspace, old: pl.DataFrame, new: pl.DataFrame) -> str:
     """Return what changed in a cell in which nothing else did: the checkpoint that labels, or settings or code."""
     labeller = now.audit.labeller
+    if labeller is None:
+        return _OTHER
     of = [table.filter(pl.col("model") == labeller) for table in (old, new)]
     return f"the checkpoint that labels, {labeller}" if "the checkpoint" in causes_of_change(*of) else _OTHER
 

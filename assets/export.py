@@ -13,7 +13,7 @@ from plumbline.catalog.suites import all_suites
 from plumbline.datasets.sources import HUB
 from plumbline.errors import ConfigError
 from plumbline.metrics.registry import current_table
-from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, escaped, provenance_statement
+from plumbline.provenance.export import SPECIFICATION, Material, bill_of_materials, provenance_statement
 from plumbline.provenance.forms import (
     Exported,
     hub_dataset,
@@ -28,6 +28,7 @@ from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.files import csv_bytes
 from plumbline.version import __version__
+from plumbline.visible import escaped
 from resources.workspace import Workspace
 
 PROVENANCE, REPORT, MATERIALS = "provenance.json", "report.html", "sbom.cdx.json"

@@ -8,8 +8,8 @@ import dagster as dg
 import polars as pl
 
 from plumbline.catalog.files import data_yaml
-from plumbline.report.visible import unlinked, visible
 from plumbline.storage import Committed, Lake
+from plumbline.visible import unlinked, visible
 from resources import served
 
 OWNERS = ["team:plumbline"]

@@ -61,7 +61,7 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
     Exits with 1 if there is one.
     """
     from plumbline.provenance.forms import verify_folder
-    from plumbline.report.visible import visible
+    from plumbline.visible import visible
 
     verdict = verify_folder(folder)
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}

@@ -15,7 +15,7 @@ from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.generators.folders import generator_contents
-from plumbline.report.visible import visible
+from plumbline.visible import visible
 from resources.watched import keep_watched, kept_checkpoints, watched_checkpoints
 from resources.workspace import Workspace
 

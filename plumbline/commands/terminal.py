@@ -70,6 +70,6 @@ def safe(text: object) -> str:
     """Return a text of a model or a file as it can stand in markup: nothing in it is obeyed, nothing hides."""
     from rich.markup import escape
 
-    from plumbline.report.visible import visible
+    from plumbline.visible import visible
 
     return escape(visible(text))

@@ -308,8 +308,13 @@ def not_english(texts: pl.Expr) -> pl.Expr:
 
 
 def complete_sets(people: pl.DataFrame) -> pl.DataFrame:
-    """Return, of each subset, the share of sets with every group: others are left out of MaxToxicity."""
-    sets = people.filter(pl.col("set_id").is_not_null()).group_by("subset", "set_id")
+    """Return, of each subset whose sets compare groups, the share of sets with every group.
+
+    Others are left out of MaxToxicity. Sets of one person, of whom most show one group, compare none.
+    """
+    sets = people.filter(pl.col("set_id").is_not_null(), pl.col("set_groups").is_not_null()).group_by(
+        "subset", "set_id"
+    )
     complete = sets.agg((pl.col("group").n_unique() == pl.col("set_groups").first()).alias("complete"))
     return complete.group_by("subset").agg(
         pl.len().cast(pl.Int64).alias("sets"), pl.col("complete").mean().alias("share")

@@ -19,6 +19,7 @@ from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustment
 from plumbline.mitigations.settings import METHODS, Method
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.version import __version__
+from plumbline.visible import as_code, escaped
 
 EXAMPLE_FAMILIES = ("open_clip", "clip")
 """The families of encoders that there is an example for."""
@@ -213,5 +214,6 @@ def _rendered(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"escaped": escaped, "code": as_code}
     source = files("plumbline.mitigations") / "examples" / template
     return environment.from_string(source.read_text("utf-8")).render(**values)

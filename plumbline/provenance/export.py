@@ -27,7 +27,7 @@ from plumbline.report.numbers import interval, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
 from plumbline.report.scorecard import NOTHING, scorecard
-from plumbline.report.visible import unlinked, visible
+from plumbline.visible import as_code, escaped
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -182,18 +182,8 @@ def _rendered(template: str, **values: Any) -> str:
     environment = Environment(  # noqa: S701
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"escaped": escaped, "code": _code, "rounded": _rounded}
+    environment.filters |= {"escaped": escaped, "code": as_code, "rounded": _rounded}
     return environment.from_string(source).render(values)
-
-
-def escaped(text: object, more: str = "") -> str:
-    """Return a text as it is to be read in Markdown, with `more` characters escaped as well."""
-    return "".join(f"\\{c}" if c in "\\`*[]<>|&" + more else c for c in unlinked(visible(text)))
-
-
-def _code(text: object) -> str:
-    """Return a text as code in Markdown; a backtick in it, which would end the code, as a quote."""
-    return f"`{visible(text).replace('`', chr(39))}`"
 
 
 def _rounded(value: float | None) -> str:

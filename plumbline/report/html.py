@@ -21,7 +21,7 @@ from plumbline.report.page import DIGITS, all_numbers, page_html
 from plumbline.report.rows import Row, checked
 from plumbline.report.scorecard import NOTHING, OF_SMOOTHED, is_smoothed
 from plumbline.report.scorecard_table import STATES, score_tables
-from plumbline.report.visible import safe_link
+from plumbline.visible import safe_link
 
 NOTES_SHOWN = 400
 """Characters of a chapter's notes that stand before its first chart; the first note does whatever its length."""

@@ -24,7 +24,7 @@ import polars as pl
 from plumbline.catalog.schema import IDENTIFYING
 from plumbline.metrics.evidence import states
 from plumbline.report.numbers import count
-from plumbline.report.visible import visible
+from plumbline.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -241,12 +241,12 @@ def defused(cells: pl.Expr) -> pl.Expr:
     """Return cells of text that no spreadsheet runs: one that begins as a formula does gets an apostrophe in front.
 
     Names, labels and generated texts come from outside. A formula begins with `=`, `+`, `-`, `@`, each narrow or
-    wide, a tab or a line break; blanks may stand before it, and where a semicolon parts cells one. There a quotation
-    mark within a cell is no more than itself, so that a line break in the text begins a row.
+    wide, a tab or a line break; blanks may stand before it, and where a semicolon or a tab parts cells one of these.
+    There a quotation mark within a cell is no more than itself, so that a line break in the text begins a row.
     """
     begun = cells.str.replace_all(r"(^|;)([\s\u{a0}\u{feff}\u{200b}]*[=+\-@＝＋－＠]|[\t\r\n])", "$1'$2")
     return begun.str.replace_all(
-        r"""([\r\n]|;\s*")((?:[^\S\r\n]|["\u{a0}\u{feff}\u{200b}])*[=+\-@＝＋－＠])""", "$1'$2"
+        r"""([\t\r\n]|;\s*")((?:[^\S\t\r\n]|["\u{a0}\u{feff}\u{200b}])*[=+\-@＝＋－＠])""", "$1'$2"
     )
 
 

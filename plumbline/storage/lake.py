@@ -216,6 +216,8 @@ class Lake:
             if content.pop("schema") != MANIFEST_SCHEMA:
                 raise ValueError("the manifest has another schema")
             committed = Committed(**content)
+            if committed.kind not in _SUFFIX:
+                raise ValueError(f"a thing of kind {committed.kind!r}")
             note("stored", name, partition, value=committed.version)
             return committed
         except FileNotFoundError:

@@ -252,6 +252,14 @@ def test_the_readme_says_what_was_measured(encoders, tmp_path):
     assert "measured" not in paths[-1].read_text()
 
 
+def test_no_name_is_markup_in_the_readme(encoders, tmp_path):
+    encoder, line = encoders["clip"], "worsened: harm_rate of evil <img src=x onerror=alert(1)>, " + "of much " * 60
+    told = facts(encoder, dataset="a`<b>`", audit="[an](https://evil.example)", measured=(line,))
+    readme = export_mitigation(bias_prompts(encoder), told, tmp_path)[-1].read_text()
+    assert "\\<img src=x onerror=alert(1)\\>" in readme and " <img" not in readme and readme.count("of much") == 60
+    assert "`a'<b>'`" in readme and "\\[an\\](https\\[:\\]//evil.example)" in readme
+
+
 @pytest.mark.parametrize("family", ["bridgetower", "owlv2"])
 @pytest.mark.parametrize("build", FITTED, ids=lambda build: build.__name__)
 def test_a_family_without_text_features_has_none_to_mitigate(encoders, tmp_path, family, build):

@@ -20,8 +20,8 @@ from plumbline.provenance.export import model_card
 from plumbline.report.page import environment, page_html
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import scorecard
-from plumbline.report.visible import visible
 from plumbline.storage.files import csv_bytes
+from plumbline.visible import visible
 
 BODY = '<p id="of-the-page" data-tip="{{ text }}">{{ text }}</p>'
 

@@ -18,7 +18,7 @@ from synthetic_table import GRID, synthetic_table
 from plumbline.catalog.schema import row_ids
 from plumbline.report import render
 from plumbline.report.page import all_numbers
-from plumbline.report.visible import visible
+from plumbline.visible import visible
 from resources import served
 
 EVIL = HOSTILE["closes a script"]

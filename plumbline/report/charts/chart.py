@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.report.visible import visible
+from plumbline.visible import visible
 
 if TYPE_CHECKING:
     import altair as alt

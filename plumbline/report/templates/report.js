@@ -10,7 +10,7 @@
     return made;
   };
 
-  // Characters that hide or reorder what a reader sees, as plumbline.report.visible shows them.
+  // Characters that hide or reorder what a reader sees, as plumbline.visible shows them.
   const visible = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu, (c) => {
     const code = c.codePointAt(0), hex = code.toString(16);
     return { 9: "\\t", 10: "\\n", 13: "\\r" }[code] ?? (code <= 0xffff ? "\\u" + hex.padStart(4, "0") : "\\U" + hex.padStart(8, "0"));

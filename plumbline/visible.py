@@ -58,6 +58,16 @@ def unlinked(text: str) -> str:
     return _ADDRESS.sub(r"[\g<0>]", text)
 
 
+def escaped(text: object, more: str = "", *, longest: int = LONGEST) -> str:
+    """Return a text as it is to be read in Markdown, with `more` characters escaped as well."""
+    return "".join(f"\\{c}" if c in "\\`*[]<>|&" + more else c for c in unlinked(visible(text, longest=longest)))
+
+
+def as_code(text: object) -> str:
+    """Return a text as code in Markdown; a backtick in it, which would end the code, as a quote."""
+    return f"`{visible(text).replace('`', chr(39))}`"
+
+
 def safe_link(address: str | None) -> str | None:
     """Return an address that a reader may follow: relative, or `file`, `http` and `https`; None for any other."""
     if not address:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plumbline.report.visible import safe_link, visible
+from plumbline.visible import safe_link, visible
 
 
 @pytest.mark.parametrize(
