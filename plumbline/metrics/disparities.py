@@ -809,6 +809,18 @@ def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tup
     return pairs - int(skew_sums(counts, totals).cells.sum()), pairs
 
 
+def same_pairs(counts: NDArray[np.int64], others: NDArray[np.int64], totals: NDArray[np.int64]) -> bool:
+    """Return whether the skews of two tables of (e, g) counts of the same images are over the same pairs of groups."""
+    return bool((_defined_pairs(counts, totals) == _defined_pairs(others, totals)).all())
+
+
+def _defined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return, (e, g, g), which pairs of groups have a defined gap; see `skew_sums`."""
+    some, none = (counts > 0) & (totals > 0), (counts == 0) & (totals > 0)
+    pairs = (some[:, :, None] & some[:, None]) | (none[:, :, None] & none[:, None])
+    return np.where((some.sum(axis=1) == 1)[:, None, None], False, pairs)
+
+
 # --- What an audit of so many images can find: known before anything is embedded.
 
 

@@ -316,6 +316,14 @@ def _labels(id: str, topic: str, suite: str, event: str, attribute: str) -> Ques
     )  # fmt: skip
 
 
+def _non_human(attribute: str) -> Question:
+    """Return the question how unequally labels such as animal fall on groups."""
+    return Question(
+        f"non_human_{attribute}", "non-human labels", "encoder", "parity_difference", ("max_minus_min",), "crime",
+        "points", "bias", attribute, "non_human", groups=Groups("outcome_proportion", "top1"),
+    )  # fmt: skip
+
+
 def _recognition(attribute: str) -> Question:
     """Return the question how unequally the classes of a dataset are recognised."""
     return Question(
@@ -335,10 +343,8 @@ _RANKED = Groups("skew_at_k", "ranked", "least", shared=("event", "k"), over="of
 QUESTIONS: tuple[Question, ...] = (
     _labels("crime_race", "crime labels", "crime", "crime", "race"),
     _labels("crime_gender", "crime labels", "crime", "crime", "gender"),
-    Question(
-        "non_human_race", "non-human labels", "encoder", "parity_difference", ("max_minus_min",), "crime",
-        "points", "bias", "race", "non_human", groups=Groups("outcome_proportion", "top1"),
-    ),
+    _non_human("race"),
+    _non_human("gender"),
     _labels("agency_race", "negative agency words", "agency", "negative_agency", "race"),
     _labels("agency_gender", "negative agency words", "agency", "negative_agency", "gender"),
     _labels("communion_race", "negative communion words", "communion", "negative_communion", "race"),

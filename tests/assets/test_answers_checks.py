@@ -6,6 +6,7 @@ import pytest
 
 from assets.answers_checks import ANSWER_CHECKS, ANSWER_CHECKS_TABLE, furthest
 from assets.partitions import ANSWERS, answers_key
+from plumbline.language.tokens import complete_sets
 from resources.quality import Quality
 from resources.workspace import Workspace
 
@@ -49,6 +50,14 @@ def test_complete_sets_says_how_many_may_be_incomplete_and_how_many_are(tmp_path
     row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, partition=f"{KEY}|generations.complete_sets")
     assert row["observed"].item() == told and row["passed"].item() == passed
     assert "at least 95% of the counterfactual sets" in row["expected"].item()
+
+
+def test_sets_that_show_one_person_each_are_none_to_complete():
+    """A folder whose `set_id` says which images show the same person compares nobody within a set."""
+    of_persons = people(sets=3, incomplete=3).with_columns(set_groups=pl.lit(None, pl.Int64))
+    assert furthest(complete_sets(of_persons), highest=False) == "there is nothing to look at"
+    beside = pl.concat([of_persons.with_columns(subset=pl.lit("all")), people(sets=4, incomplete=1)])
+    assert furthest(complete_sets(beside), highest=False) == "lowest: 0.75 of subset race_gender, sets 4"
 
 
 def test_the_share_that_matters_is_told_and_no_text_of_an_endpoint():

@@ -107,7 +107,8 @@ def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, 
         )
         np.testing.assert_allclose(both[column], both[f"{column}_table"], rtol=1e-12)
         assert both["n"].to_list() == both["of_table"].to_list()
-    np.testing.assert_array_equal(frame["value"], frame["value_first"] - frame["value_second"])
+    of_same_pairs = frame.filter(~pl.col("reason").str.contains("different pairs", literal=True).fill_null(value=False))
+    np.testing.assert_array_equal(of_same_pairs["value"], of_same_pairs["value_first"] - of_same_pairs["value_second"])
 
 
 def test_what_is_compared(two_cells, quick):
@@ -180,6 +181,25 @@ def test_undefined_and_small_say_so():
     same = effects(answered(large, large, codes))
     assert (same["value"] == 0).all() and (same["p"] == 1).all()
     assert same["reason"].str.contains("the resamples do not vary").all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "compared"),
+    [
+        ((0, 38, 6), (78, 0, 1), False),  # the pair of the last two, then that of the first and the last
+        ((4, 38, 6), (78, 0, 1), False),
+        ((0, 38, 6), (0, 30, 8), True),
+        ((0, 0, 6), (0, 30, 8), False),  # one group alone has the event: its skew is undefined
+    ],
+)
+def test_skews_of_different_pairs_of_groups_are_not_compared(first, second, compared):
+    (small, codes), (large, _) = images(first, 80), images(second, 80)
+    frame = effects(answered(small, large, codes, names=("man", "woman", "diverse")))
+    plain, smoothed = (one(frame, definition=name) for name in ("mean_over_pairs", "smoothed"))
+    assert np.isfinite([plain["value"], plain["p"]]).tolist() == [compared, compared]
+    assert np.isfinite(smoothed["value"]) and np.isfinite(smoothed["p"])
+    both = np.isfinite(plain["value_first"] - plain["value_second"])
+    assert ("of different pairs of groups" in plain["reason"]) is bool(both and not compared)
 
 
 def test_pairing_narrows_what_independent_samples_would_leave():

@@ -58,7 +58,9 @@ def test_values_are_those_of_the_metric_tables_on_the_judged_images(random_cells
         assert both.group_by("kind").len().sort("kind").rows() == [("axis", 48), ("harm", 6), ("trident", 6)]
         np.testing.assert_allclose(both[column], both["value_table"], rtol=1e-12)
         assert both["n"].to_list() == both["n_table"].to_list()
-    np.testing.assert_array_equal(frame["value"], frame["value_after"] - frame["value_before"])
+    of_same_pairs = frame.filter(~pl.col("reason").str.contains("different pairs", literal=True).fill_null(value=False))
+    assert 0 < frame.height - of_same_pairs.height < 5
+    np.testing.assert_array_equal(of_same_pairs["value"], of_same_pairs["value_after"] - of_same_pairs["value_before"])
     assert dict(frame.schema) == MITIGATION_EFFECTS_SCHEMA
     assert frame.select(KEYS).is_duplicated().sum() == 0
     assert set(frame["better"]) == {"lower", "higher"}

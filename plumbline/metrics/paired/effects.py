@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.disparities import Statistic, undefined_pairs
+from plumbline.metrics.disparities import Statistic, same_pairs, undefined_pairs
 from plumbline.metrics.family import MetricSettings
 from plumbline.parts import current_parts
 from plumbline.reasons import Reason, Reasons, empty_groups_reason, in_words, joined, reason, small_groups_reason
@@ -293,7 +293,10 @@ class PairedEffects:
         first, second = (float(_value(statistic, side.counts, sizes)) for side in self.sides)
         estimate = Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(self.names.undefined(first, second),))
         if not np.isnan(first - second):
-            estimate = self._difference(statistic, first, second)
+            if statistic.pairs and not same_pairs(*(side.counts for side in self.sides), sizes):
+                estimate = replace(estimate, reason=(reason("other_pairs"),))
+            else:
+                estimate = self._difference(statistic, first, second)
         pairs = self.undefined_pairs() if statistic.pairs else ()
         return {
             **estimate.columns(),
