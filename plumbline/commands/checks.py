@@ -28,6 +28,7 @@ from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_c
 from plumbline.encoders.stored_predictions import stored_tables, table_of_dataset
 from plumbline.encoders.text_lengths import text_lengths
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
+from plumbline.generators.design import pictured
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.report.vocabulary import attribute_title, group_title
 from plumbline.statistics.power import LEAST_EVENTS
@@ -67,6 +68,8 @@ def print_checks(
             continue
         _print_dataset(dataset, previews[dataset])
         failing += len(previews[dataset].failing)
+        if dataset in audit.asked_datasets:
+            failing += _print_unasked(audit, dataset, previews[dataset])
     encoders = {
         encoder: wrong or _wrong_stored(audit, encoder, previews, home=home)
         for encoder, wrong in wrong_encoders(audit, home=home).items()
@@ -256,6 +259,16 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say("  no attribute has groups: only totals can be audited", style="yellow")
     for reason in seen.failing:
         say(f"  would refuse the audit: {reason}", style="red")
+
+
+def _print_unasked(audit: Audit, dataset: str, seen: Preview) -> int:
+    """Say why generative models cannot be asked about a dataset, and return how many reasons there are."""
+    try:
+        pictured(seen.records, audit.datasets[dataset].open_reader().declaration)
+    except ConfigError as error:
+        say(f"  would refuse the audit: {error}", style="red")
+        return 1
+    return 0
 
 
 def _unmapped_words(dataset: str, attribute: str, values: UnmappedValues, *, least: int) -> str:

@@ -41,8 +41,10 @@ class Preview:
         Attribute -> its values that the map does not name.
     least_shown : int
         Images of the smallest group, and rows of the rarest value, that is shown.
+    records : DataFrame
+        `RECORD_SCHEMA`, without the images that were seen to be unreadable.
     groups : list of Groups
-        As the metric families form them, without the images that were seen to be unreadable.
+        Of `records`, as the metric families form them.
     failing : list of str
         What will refuse the audit: place, limit with its key, and what was found.
     """
@@ -56,6 +58,7 @@ class Preview:
     ungrouped: pl.DataFrame
     unmapped: Mapping[str, UnmappedValues]
     least_shown: int
+    records: pl.DataFrame
     groups: list[Groups]
     failing: list[str]
 
@@ -138,6 +141,7 @@ def preview(
         by_label.ungrouped,
         reader.unmapped(entry for entry in entries if entry.path in accepted),
         reader.least_shown,
+        readable,
         attribute_groups(readable),
         failing,
     )

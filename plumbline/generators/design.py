@@ -105,10 +105,12 @@ def _default_pair(frame: pl.DataFrame) -> str:
             return pair
     if frame.height and (frame["subset"] != WHOLE).all():
         return WHOLE
+    lacking = " and ".join(f"{frame[column].null_count():,} without {column}" for column in ("race", "gender"))
     raise ConfigError(
-        "this dataset cannot be asked about: it does not say who is pictured",
-        found="no race and no gender for some images",
-        expected="race, gender or physical labels for every image",
+        "generative models cannot be asked about this dataset: it does not say of every image who is pictured",
+        found=f"of {frame.height:,} images {lacking}",
+        expected="race or gender of every image, or physical labels",
+        hint="leave out the rows without one, or name all values in `map.values`",
     )
 
 

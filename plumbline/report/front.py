@@ -50,7 +50,7 @@ from plumbline.report.scorecard import (
 from plumbline.report.scorecard_table import STATES
 from plumbline.report.sentences import Sentences, in_words
 from plumbline.report.transfer import Tried, tried
-from plumbline.report.vocabulary import attribute_title, event_title, listed, sentence_start
+from plumbline.report.vocabulary import attribute_title, event_title, group_title, is_composite, listed, sentence_start
 
 WORDS: tuple[tuple[str, str], ...] = (
     (
@@ -735,7 +735,7 @@ def limits(table: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
         lines.append(f"{whose} are drawn faces with planted biases: no number says anything about real people.")
     lines += [
         "No evidence of a difference is not evidence of equality: the tooltip of a cell without evidence gives the "
-        "difference that would have been detected, where one is known.",
+        f"difference that would have been detected, where one is known.{_hidden_by_small_groups(table)}",
         f"Groups are the labels of the datasets, whoever gave them{guessed}: not always how people see themselves. "
         "Who is named as worst off is so in these images; that the next group is better off was not tested.",
         "Models are sorted by the first column with evidence, or with a value that nothing was tested of, by the end "
@@ -746,3 +746,27 @@ def limits(table: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:
     if scorer in inputs.reading.stand_ins:
         lines.append(f"Toxicity was scored by “{scorer}”, {STAND_IN} for a toxicity model.")
     return tuple(lines[:5])
+
+
+_SMALL = 4
+"""How many times as many images as the smallest group of an attribute the middle one has where that is told."""
+
+
+def _hidden_by_small_groups(table: pl.DataFrame) -> str:
+    """Say of which attribute one small group makes the comparison of all unsure, the most unequal one; or nothing."""
+    rates = where(table, metric="outcome_proportion", definition="top1", condition="before", statistic="estimate")
+    sizes = rates.drop_nulls(["attribute", "group"]).group_by("dataset", "attribute", "group").agg(pl.col("n").max())
+    sizes = sizes.filter(~pl.col("attribute").map_elements(is_composite, pl.Boolean)).sort("n", "group")
+    of = sizes.group_by("dataset", "attribute", maintain_order=True).agg(
+        pl.col("group").first(), pl.col("n").first(), pl.len().alias("groups"), pl.col("n").median().alias("middle"),
+        pl.col("n").sum().alias("images"),
+    )  # fmt: skip
+    uneven = of.filter(pl.col("groups") > 2, pl.col("middle") > _SMALL * pl.col("n"))
+    if uneven.is_empty():
+        return ""
+    row = uneven.sort(pl.col("n") / pl.col("middle"), "dataset", "attribute").row(0, named=True)
+    return (
+        f" On {row['dataset']}, “{group_title(row['group'])}” has {count(row['n'])} of {count(row['images'])} images: "
+        f"chance moves it most, and a difference between other groups by {attribute_title(row['attribute'])} can go "
+        "unseen beside it. Named alone in `map.values`, they are compared without it."
+    )

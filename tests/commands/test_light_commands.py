@@ -205,6 +205,26 @@ def test_a_metric_of_ones_own_is_computed_in_memory_and_a_broken_one_is_told(her
         run("audit")
 
 
+def test_check_counts_the_images_of_which_nothing_can_be_asked(here):
+    run("init", "staff", "--model", CHECKPOINT)
+    content = yaml.safe_load((here / "audit.yaml").read_text())
+    content["lvlms"] = {"told": {"answers": {"files": ["answers.jsonl"]}}}
+    content["generate"] = [{"datasets": ["staff"], "prompts": ["characteristics"], "seeds": [0]}]
+    (here / "audit.yaml").write_text(yaml.safe_dump(content))
+    (here / "answers.jsonl").write_text('{"image": "x", "prompt": "characteristics", "text": "kind"}\n')
+    assert "cannot be asked about" not in run("check").stdout
+    table = here / "staff" / "people.csv"
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    with table.open("w", newline="") as file:
+        written = csv.DictWriter(file, rows[0])
+        written.writeheader()
+        written.writerows(row | {"sex": ""} if number < 2 else row for number, row in enumerate(rows))
+    checked = run("check")
+    told = " ".join(checked.stdout.split())
+    assert checked.exit_code == 2 and "generative models cannot be asked about this dataset" in told
+    assert f"of {PEOPLE} images {PEOPLE} without race and 2 without gender" in told
+
+
 def test_a_suite_that_is_here_is_shown_by_its_name_and_another_name_is_told_what_there_is(here):
     shown = run("suite", "crime")
     assert shown.exit_code == 0 and "crime: outcomes, 21 prompts" in shown.stdout

@@ -85,8 +85,9 @@ def test_the_pictures_of_a_person_are_no_set_of_groups():
 
 def test_a_dataset_that_says_of_nobody_who_is_pictured_is_refused():
     bare = records([{"image_id": "1", "path": "1.jpg"}])
-    with pytest.raises(ConfigError, match="does not say who is pictured"):
+    with pytest.raises(ConfigError, match="does not say of every image who is pictured") as refused:
         pictured(bare, load_declaration("neutral"))
+    assert refused.value.found == "of 1 images 1 without race and 1 without gender"
 
 
 def test_slices_are_subsets_and_never_cut_a_set(people):

@@ -18,7 +18,7 @@ from plumbline.metrics.associations import OTHERS
 from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, _choice, front_page, section, verdict
+from plumbline.report.front import MOST_FINDINGS, _choice, front_page, limits, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
@@ -380,6 +380,18 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
     scored = pl.when(pl.col("scorer").is_not_null()).then(pl.lit("mine")).alias("scorer")
     real = front_page(table.with_columns(scored), inputs, inputs.reading)
     assert not any("stand-in" in line for line in real.limits), "the headlines are of a real scorer"
+
+
+@pytest.mark.parametrize(("small", "told"), [(25, True), (60, False)])
+def test_a_small_group_beside_which_others_cannot_be_told_apart_is_named(inputs, small, told):
+    groups, sizes = {"man": 0.8, "woman": 1.0, "diverse": 1.0}, {"man": 171, "woman": 166, "diverse": small}
+    rows = [
+        row | {"attribute": "gender", "n": sizes.get(row.get("group"), sum(sizes.values()))}
+        for row in answer("a", groups=groups)
+    ]
+    said = " ".join(limits(frame(rows), inputs))
+    of = f"“Diverse” has {small} of {sum(sizes.values())} images"
+    assert (of.lower() in said.lower()) is told and ("by gender can go unseen beside it" in said) is told
 
 
 def test_the_page_of_one_number_says_it_as_the_findings_do():

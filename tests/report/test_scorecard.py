@@ -631,3 +631,12 @@ def test_a_tip_says_why_mark_and_interval_seem_to_disagree_and_what_the_groups_h
     assert "excludes no difference" in tips["a"] and "q, which is corrected for 2 tests of its kind" in tips["a"]
     assert "The evidence is q, of a permutation test, although the interval reaches 0." in tips["b"]
     assert all("50% of Black faces, 20% of White faces." in tip for tip in tips.values())
+
+
+def test_what_is_asked_of_race_is_asked_of_gender():
+    """A dataset's own attribute is asked what race is; one that it calls `gender` misses none of that."""
+    of = {
+        attribute: {(one.topic, one.metric, one.suite, one.event) for one in QUESTIONS if one.attribute == attribute}
+        for attribute in ("race", "gender")
+    }
+    assert of["race"] <= of["gender"]
