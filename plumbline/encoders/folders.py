@@ -28,6 +28,7 @@ from plumbline.encoders.open_clip import open_clip_contents
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, StoredEmbeddingFiles
 from plumbline.encoders.stored_predictions import stored_tables
 from plumbline.errors import CheckpointError
+from plumbline.generators.families import GENERATOR_FAMILIES
 from plumbline.imports import import_class
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
             f"if transformers' model of this type has get_image_features and get_text_features, `family: "
             f"{DUAL_ENCODER}` reads it, which was not tested with it"
         )
-        _require_readable(folder, encoder)
+        if family_of_model_type(GENERATOR_FAMILIES, _require_readable(folder, encoder)) is not None:
+            hint = "this model answers in words: name it under `lvlms`, and what it is asked under `generate`"
         return family_of_folder(FAMILIES, folder, f"encoder `{encoder}`", expected=expected, hint=hint)
     family = find_family(wanted)
     config = OPEN_CLIP_CONFIG if family.name == "open_clip" else TRANSFORMERS_CONFIG

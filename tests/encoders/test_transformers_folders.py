@@ -66,8 +66,11 @@ def test_a_folder_of_both_libraries_is_open_clips_unless_the_audit_says_otherwis
 @pytest.mark.parametrize("model_type", ["llava", None])
 def test_an_unknown_family_is_refused_with_the_known_ones(folder, model_type):
     write(folder, "config.json", {"model_type": model_type} if model_type else {})
-    with pytest.raises(CheckpointError, match=r"no family that can be audited[\s\S]*clip, align, altclip[\s\S]*owlv2"):
+    with pytest.raises(
+        CheckpointError, match=r"no family that can be audited[\s\S]*clip, align, altclip[\s\S]*owlv2"
+    ) as refused:
         located(folder)
+    assert ("name it under `lvlms`" in str(refused.value)) is (model_type == "llava")
 
 
 @pytest.mark.parametrize("family", ["align", "owlvit", "bridgetower", "open_clip"])

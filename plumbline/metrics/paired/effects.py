@@ -293,7 +293,7 @@ class PairedEffects:
         first, second = (float(_value(statistic, side.counts, sizes)) for side in self.sides)
         estimate = Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(self.names.undefined(first, second),))
         if not np.isnan(first - second):
-            if statistic.pairs and not same_pairs(*(side.counts for side in self.sides), sizes):
+            if statistic.pairs and not same_pairs(self.sides[0].counts, self.sides[1].counts, sizes):
                 estimate = replace(estimate, reason=(reason("other_pairs"),))
             else:
                 estimate = self._difference(statistic, first, second)
