@@ -24,7 +24,7 @@ from plumbline.scorers.classifier import classifier_files
 from plumbline.storage.files import commit_bytes
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
-from resources.hub import asking_the_hub, writing
+from resources.hub import asking_the_hub, require_commit, writing
 from resources.workspace import Workspace
 
 
@@ -217,6 +217,7 @@ class _Snapshot:
                 allow_patterns=patterns,
                 ignore_patterns=list(NOTES),
             )
+        require_commit(CheckpointError, self.id, self.repository, self.commit, folder)
 
 
 def fetch_checkpoint(
@@ -330,6 +331,14 @@ def _snapshot(hub: Any, wanted: _Wanted, source: Source, revision: str | None) -
             found=about.sha,
             expected=revision,
             hint="nothing was fetched: a hub or mirror that answers so gives other weights than were audited",
+        )
+    if not _COMMIT.fullmatch(str(about.sha)):
+        raise CheckpointError(
+            f"the hub does not say which commit of `{wanted.id}` it has",
+            where=source.repository,
+            found=repr(about.sha),
+            expected="40 hexadecimal digits",
+            hint="nothing was fetched: later fetches could not keep to it",
         )
     names = tuple(sorted(sibling.rfilename for sibling in about.siblings or ()))
     library = library_of(

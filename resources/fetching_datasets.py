@@ -11,7 +11,7 @@ from plumbline.errors import DatasetError
 from plumbline.world.folders import PLANTED
 from resources.fetched_note import NOTE, file_digests, write_note
 from resources.fetching_aside import built_aside
-from resources.hub import asking_the_hub, writing
+from resources.hub import asking_the_hub, require_commit, writing
 from resources.workspace import Workspace
 
 # For a repository that obtaining.yaml does not know: tables and pictures, never a script.
@@ -69,6 +69,7 @@ def fetch_dataset(workspace: Workspace, dataset: str, *, hub: Any = None) -> Pat
                 local_dir=built,
                 allow_patterns=patterns,
             )
+        require_commit(DatasetError, dataset, address.repository, address.revision, built)
         _write_note(address, built, beside=folder, licence=licence)
     return folder
 

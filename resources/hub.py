@@ -1,11 +1,13 @@
 """Asking a hub for files and keeping them: whatever fails on the way becomes one clear error."""
 
 import errno
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import PlumblineError, examples
+from resources.fetched_note import CLIENT_NOTES
 
 # What a system says of the place that is written to, and never of the network.
 _OF_THE_PLACE = {
@@ -49,6 +51,34 @@ def writing(kind: type[PlumblineError], wanted: str, folder: Path) -> Iterator[N
         yield
     except OSError as error:
         raise _not_written(kind, wanted, folder, error) from error
+
+
+def require_commit(kind: type[PlumblineError], wanted: str, repository: str, commit: str, folder: Path) -> None:
+    """Refuse files that the hub gave as those of another commit than was asked for, and remove what it gave.
+
+    Parameters
+    ----------
+    folder : Path
+        In which the hub's client keeps its notes: beside the size of each file, of which commit the hub said it is.
+
+    Raises
+    ------
+    PlumblineError
+        Of that kind.
+    """
+    notes = sorted((folder / CLIENT_NOTES).rglob("*.metadata"))
+    given = {note: note.read_text("utf-8", errors="replace").partition("\n")[0] for note in notes}
+    other = {note.name.removesuffix(".metadata"): text for note, text in given.items() if text != commit}
+    if not other:
+        return
+    shutil.rmtree(folder)
+    raise kind(
+        f"the hub gave files of another commit of `{wanted}` than was asked for",
+        where=repository,
+        found=examples(f"{name}: {text}" for name, text in other.items()),
+        expected=commit,
+        hint="nothing was kept: a hub or mirror that answers so gives other files than were audited",
+    )
 
 
 def _not_written(kind: type[PlumblineError], wanted: str, where: Path | str, error: OSError) -> PlumblineError:

@@ -114,7 +114,7 @@ def _trained(place: Path, of: str) -> Path | None:
 
 def _bin_weights(folder: Path) -> list[Path]:
     if (folder / OPEN_CLIP_CONFIG).is_file():
-        files = sorted(path for path in folder.glob("open_clip*") if path.suffix in SUFFIXES)
+        files = sorted(path for path in folder.glob("open_clip*") if path.suffix in SUFFIXES and path.is_file())
         return files[:1]
     if (folder / _BIN).is_file():
         return [folder / _BIN]

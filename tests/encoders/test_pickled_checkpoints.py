@@ -1,6 +1,7 @@
 """Checkpoints as people have them: what open_clip's trainer writes, .bin weights, weights in parts."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from tiny_architectures import BUILDERS
 
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.loading import ready_libraries
+from plumbline.checkpoints.pickled import readable_folder
 from plumbline.digests import digest_file
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
@@ -178,6 +180,17 @@ def test_bin_weights_and_weights_in_parts_give_the_same_numbers(tmp_path, parts)
     encoder = load_encoder(files, Placement())
     np.testing.assert_array_equal(encoder.embed_texts(["a man"]), expected.embed_texts(["a man"]))
     assert sorted(path.name for path in (tmp_path / "fetched" / "converted").iterdir()) == [files.folder.name]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device"])
+def test_what_is_called_like_weights_and_is_no_file_is_never_read(tmp_path, kind):
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    weights = tmp_path / "open_clip_pytorch_model.bin"
+    {
+        "pipe": lambda: os.mkfifo(weights), "folder": weights.mkdir,
+        "link to a device": lambda: weights.symlink_to("/dev/zero"),
+    }[kind]()  # fmt: skip
+    assert readable_folder(tmp_path, "encoder `e`", kept=tmp_path / "kept", project=tmp_path) == tmp_path
 
 
 def test_a_damaged_pickle_leaves_no_folder(run, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
+from huggingface_hub._local_folder import write_download_metadata  # what the client notes of each file
 
 from resources.workspace import Workspace
 
@@ -53,6 +54,7 @@ class Hub:
     def __init__(self, files: dict[str, bytes], *, error: Exception | None = None, newest: str = COMMIT):
         self.files, self.error, self.newest, self.asked, self.given = files, error, newest, [], []
         self.answers: str | None = None  # whatever it is asked for
+        self.gives: str | None = None  # files of this commit, whatever it is asked for
 
     def model_info(self, repository, revision=None):
         self.asked.append((repository, revision))
@@ -71,6 +73,7 @@ class Hub:
                 self.given.append(name)
                 (Path(local_dir) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(local_dir) / name).write_bytes(content)
+                write_download_metadata(Path(local_dir), name, self.gives or revision, "etag")
 
 
 def workspace(tmp_path, address, **entry):

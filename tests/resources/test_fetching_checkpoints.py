@@ -8,7 +8,20 @@ import sys
 
 import pytest
 import torch
-from hub_of_files import CLIP, COMMIT, HUB_ADDRESS, KEPT, LLAVA, ROBERTA, Hub, contents, generative, pickled, workspace
+from hub_of_files import (
+    CLIP,
+    COMMIT,
+    HUB_ADDRESS,
+    KEPT,
+    LATER,
+    LLAVA,
+    ROBERTA,
+    Hub,
+    contents,
+    generative,
+    pickled,
+    workspace,
+)
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
@@ -50,6 +63,25 @@ def test_a_hub_that_answers_with_another_commit_is_refused(tmp_path, address):
     hub.answers = "b" * 40
     with pytest.raises(CheckpointError, match=rf"another commit[\s\S]*{'b' * 40}[\s\S]*{COMMIT}"):
         fetch_checkpoint(home, "e", hub=hub)
+    assert hub.given == []
+
+
+def test_files_of_another_commit_are_refused_and_the_earlier_ones_stay(tmp_path):
+    hub = Hub({"open_clip_model.safetensors": b"w", "open_clip_config.json": b"{}"})
+    home = workspace(tmp_path, "hf-hub:org/name@fetched")
+    folder = fetch_checkpoint(home, "e", hub=hub)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    hub.newest, hub.gives, hub.files = LATER, "b" * 40, hub.files | {"open_clip_model.safetensors": b"other"}
+    with pytest.raises(CheckpointError, match=rf"files of another commit[\s\S]*{'b' * 40}[\s\S]*{LATER}"):
+        fetch_checkpoint(home, "e", hub=hub, newest=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("sha", ["main", "../../../x", None])
+def test_a_hub_that_names_no_commit_is_refused(tmp_path, sha):
+    hub = Hub({"open_clip_model.safetensors": b"w", "open_clip_config.json": b"{}"}, newest=sha)
+    with pytest.raises(CheckpointError, match=r"does not say which commit[\s\S]*40 hexadecimal digits"):
+        fetch_checkpoint(workspace(tmp_path, "hf-hub:org/name@fetched"), "e", hub=hub)
     assert hub.given == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hub_of_files import contents
+from huggingface_hub._local_folder import write_download_metadata  # what the client notes of each file
 
 from orchestration import command_line
 from plumbline.datasets.registry import reader_names
@@ -37,6 +38,7 @@ class Hub:
 
     def __init__(self, files: dict[str, bytes], *, breaks: bool = False):
         self.files, self.breaks, self.asked = files, breaks, []
+        self.gives: str | None = None  # files of this commit, whatever it is asked for
 
     def snapshot_download(self, repository, *, repo_type, revision, local_dir, allow_patterns):
         self.asked.append((repository, repo_type, revision))
@@ -44,7 +46,7 @@ class Hub:
             if any(fnmatch(name, pattern) for pattern in allow_patterns):
                 (Path(local_dir) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(local_dir) / name).write_bytes(content)
-                (Path(local_dir) / ".cache").mkdir(exist_ok=True)
+                write_download_metadata(Path(local_dir), name, self.gives or revision, "etag")
                 (Path(local_dir) / ".cache/notes").write_text("for going on")
                 if self.breaks:
                     raise OSError("connection reset")
@@ -56,6 +58,16 @@ def workspace(tmp_path, roots: dict[str, str], *, reader="socialcounterfactuals"
     content = {"labeller": "labeller", "datasets": datasets, "encoders": addresses, "audit": []}
     (tmp_path / "audit.yaml").write_text(json.dumps(content))
     return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+
+
+def test_files_of_another_commit_are_refused_and_not_kept(tmp_path):
+    home, hub = workspace(tmp_path, {"d": ADDRESS}), Hub(FILES)
+    hub.gives = "b" * 40
+    with pytest.raises(DatasetError, match=rf"files of another commit[\s\S]*{'b' * 40}[\s\S]*{COMMIT}"):
+        fetch_dataset(home, "d", hub=hub)
+    assert not [path for path in home.home.rglob("*") if path.is_file()]
+    hub.gives = None
+    assert contents(fetch_dataset(home, "d", hub=hub)) == ["data/train-00000-of-00001.parquet"]
 
 
 def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_reads(tmp_path):

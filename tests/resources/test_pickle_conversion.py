@@ -67,7 +67,9 @@ def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path):
     with pytest.raises(CheckpointError, match=r"not converted to safetensors[\s\S]*system"):
         fetch_checkpoint(home, "e", hub=Hub(CLIP | {"pytorch_model.bin": hostile}))
     assert not mark.exists()
-    left = [name for name in contents(home.fetched) if not name.endswith((".json", ".txt"))]
+    # But for the notes of the hub's client, with which the same commit is gone on with.
+    names = (name for name in contents(home.fetched) if "/.cache/huggingface/" not in name)
+    left = [name for name in names if not name.endswith((".json", ".txt"))]
     assert left == [], "neither the pickle nor half a conversion"
 
 
