@@ -16,7 +16,7 @@ from plumbline.mitigations.logit_adjustment.cells import SUITES, TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.report.recommendation import advice
 from plumbline.report.rows import defined
-from plumbline.report.transfer import tried
+from plumbline.report.transfer import is_of_labels, tried
 from resources.workspace import Workspace
 
 
@@ -139,8 +139,9 @@ def _sentence(row: dict) -> str:
     what = " ".join(str(row[part]) for part in ("suite", "event") if row[part])
     by = f" by {row['attribute']}" if row["attribute"] else ""
     ends = f"interval {row['ci_low']:.3g} to {row['ci_high']:.3g}" if defined(row["ci_low"]) else "no interval"
+    of_labels = f"; {row['reason']}" if is_of_labels(row) else ""
     return (
         f"{row['verdict']}: {row['metric']} ({row['definition']}) of {what}{by}, {row['value_before']:.3g} before and "
         f"{row['value_after']:.3g} after on {row['n']} images (difference {row['value']:+.3g}, {ends}, "
-        f"q = {row['q']:.2g})"
+        f"q = {row['q']:.2g}{of_labels})"
     )

@@ -1,5 +1,6 @@
 """What the report shows beside the metric table, gathered from the lake."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -19,6 +20,8 @@ from plumbline.datasets.extended import label_shares
 from plumbline.datasets.filters import chosen_filters, subsets
 from plumbline.datasets.grouping import UNGROUPED_SCHEMA, with_groups_left
 from plumbline.encoders.families import FAMILIES
+from plumbline.errors import ConfigError
+from plumbline.generators.design import ComparedBy, compared_by
 from plumbline.generators.stored_answers import STORED
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.recording import note
@@ -132,6 +135,10 @@ def _dataset(workspace: Workspace, dataset: str, asked: Sequence[Suite]) -> Data
         shares.append(shares_of(labelled, composite=True))
         errors = lake.read_table("label_error", partition=dataset)
         errors = errors.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all"))
+    compared = ComparedBy((), ())
+    if dataset in workspace.audit.asked_datasets:
+        with contextlib.suppress(ConfigError):  # it was refused: what is asked about it has no numbers
+            compared = compared_by(records, declaration)
     return DatasetSummary(
         id=dataset,
         reader=entry.reader,
@@ -147,6 +154,8 @@ def _dataset(workspace: Workspace, dataset: str, asked: Sequence[Suite]) -> Data
         planted=entry.root.startswith(PLANTED),
         absent_identities=declaration.identity_file if records["set_id"].is_null().all() else None,
         subsets=subsets(chosen_filters(entry.filters, declaration, [suite.id for suite in asked])),
+        answers_by=compared.compared,
+        answers_not_by=compared.others,
     )
 
 

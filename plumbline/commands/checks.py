@@ -28,9 +28,9 @@ from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_c
 from plumbline.encoders.stored_predictions import stored_tables, table_of_dataset
 from plumbline.encoders.text_lengths import text_lengths
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
-from plumbline.generators.design import pictured
+from plumbline.generators.design import compared_by
 from plumbline.metrics.disparities import PlannedPower, planned_power
-from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.report.vocabulary import attribute_title, group_title, listed
 from plumbline.statistics.power import LEAST_EVENTS
 
 _MOST_GROUPS = 8
@@ -262,12 +262,15 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
 
 
 def _print_unasked(audit: Audit, dataset: str, seen: Preview) -> int:
-    """Say why generative models cannot be asked about a dataset, and return how many reasons there are."""
+    """Say by what answers about a dataset are not compared, or why nobody can be asked, and return how many reasons."""
     try:
-        pictured(seen.records, audit.datasets[dataset].open_reader().declaration)
+        by = compared_by(seen.records, audit.datasets[dataset].open_reader().declaration)
     except ConfigError as error:
         say(f"  would refuse the audit: {error}", style="red")
         return 1
+    if by.others:
+        compared, others = (listed(map(attribute_title, names)) for names in by)
+        say(f"  answers of generative models are compared by {compared} alone, not by {others}", style="yellow")
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from plumbline.datasets.filters import row_filter
 from plumbline.datasets.records import Declaration
 from plumbline.errors import ConfigError, suggestion
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.statistics.groups import attribute_groups
 
 FILTER = "generation"
 """Under this name a dataset's declaration says which rows are asked about, and in whose words."""
@@ -84,6 +86,30 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     )
 
 
+class ComparedBy(NamedTuple):
+    """By which attributes of a dataset answers about it are compared, and by which they are not."""
+
+    compared: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def compared_by(records: pl.DataFrame, declaration: Declaration) -> ComparedBy:
+    """Return by which attributes answers about a dataset are compared.
+
+    A cross, such as `race_gender`, is one: answers are then compared by its groups, and by none of its parts alone.
+
+    Raises
+    ------
+    ConfigError
+        As `pictured` does.
+    """
+    compared = pictured(records, declaration)["attribute"].unique(maintain_order=True).to_list()
+    known = {part for attribute in compared for part in attribute.split("_")}
+    names = [each.attribute for each in attribute_groups(records)]
+    known |= {f"{one}_{other}" for one in names for other in names}
+    return ComparedBy(tuple(compared), tuple(name for name in names if name not in known))
+
+
 def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Add `set_rank`, by the hash of the set's id: the same in every run and in any order of the records."""
     unit = pl.coalesce("set_id", "image_id")
@@ -110,7 +136,8 @@ def _default_pair(frame: pl.DataFrame) -> str:
         "generative models cannot be asked about this dataset: it does not say of every image who is pictured",
         found=f"of {frame.height:,} images {lacking}",
         expected="race or gender of every image, or physical labels",
-        hint="leave out the rows without one, or name all values in `map.values`",
+        hint="leave out the rows without one, or name all values in `map.values`; a group that is too small to be "
+        "shown (`map.min_shown`) counts as none",
     )
 
 

@@ -34,6 +34,7 @@ from plumbline.mitigations.logit_adjustment.cells import (
 )
 from plumbline.mitigations.logit_adjustment.rows import adjustment_rows
 from plumbline.mitigations.training_rows import judged_rows, label_captions
+from plumbline.reasons import in_words, reason
 
 Hits = dict[str, NDArray[np.bool_]]
 
@@ -196,7 +197,18 @@ class _TextBench:
             settings=self.settings,
             hits=(before, self._hits(of_method.texts, features)),
         )
+        if not self._captioned:
+            of_labels = in_words((reason("captions_of_labels"),))
+            noted = pl.concat_str(pl.col("reason"), pl.lit(of_labels), separator="; ", ignore_nulls=True)
+            retrieval = pl.col("metric").str.starts_with("retrieval")
+            effects = effects.with_columns(reason=pl.when(retrieval).then(noted).otherwise("reason"))
         return Judgement(_metrics(after, name, self.settings), effects)
+
+    @property
+    def _captioned(self) -> bool:
+        """Whether every image has a caption of its own."""
+        records = self.cell.records
+        return "caption" in records.columns and records["caption"].null_count() == 0
 
     @cached_property
     def _captions(self) -> tuple[str, ...]:

@@ -715,6 +715,7 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         f"Evidence is q below {reading.significance:g}, corrected for all tests of its kind; intervals are "
         f"{confidence(reading.confidence)}{picked}."
     )
+    lines += _answers_not_by(inputs)
     if inputs.absent:
         lines.append(f"Without numbers: {_counted(len(inputs.absent), 'pair')} of a model and a dataset.")
     if inputs.in_memory and inputs.not_tried:
@@ -722,6 +723,18 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         need = "needs" if len(inputs.not_tried) == 1 else "need"
         lines.append(f"In memory: {parts} of what was asked {need} the pipeline, see What is absent or undefined.")
     return tuple(lines)
+
+
+def _answers_not_by(inputs: ReportInputs) -> list[str]:
+    """Say by which attributes of datasets answers in words are not compared."""
+    of = [one for one in inputs.datasets if one.answers_not_by]
+    parts = [
+        f"on {one.id} by {listed(map(attribute_title, one.answers_by))}, not by "
+        f"{listed(map(attribute_title, one.answers_not_by))}"
+        for one in of[:2]
+    ]
+    more = f"; {_counted(len(of) - 2, 'more dataset')} likewise" if len(of) > 2 else ""
+    return [f"Answers in words are compared {'; '.join(parts)}{more}."] if of else []
 
 
 def limits(table: pl.DataFrame, inputs: ReportInputs) -> tuple[str, ...]:

@@ -102,6 +102,9 @@ class DatasetSummary:
         True for drawn faces with known biases, so that no reader takes them for people.
     absent_identities : str or None
         Name of the file that would say which pictures show one person, where it is not there.
+    answers_by, answers_not_by : tuple of str
+        Attributes by which answers of generative models about it are compared, and those by which they are not;
+        nothing where none is asked.
     subsets : mapping of str to str
         Suite -> which of the images it is asked about, in words; without suites that are asked about all.
     """
@@ -120,6 +123,8 @@ class DatasetSummary:
     planted: bool = False
     absent_identities: str | None = None
     subsets: Mapping[str, str] = field(default_factory=dict)
+    answers_by: tuple[str, ...] = ()
+    answers_not_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

@@ -11,7 +11,7 @@ images that it is judged on is never recommended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from plumbline.metrics.paired.mitigations import NO_EVIDENCE, WORSENED
 from plumbline.report.numbers import confidence, count, p_value
@@ -26,6 +26,7 @@ from plumbline.report.transfer import (
     change_interval,
     detectable_change,
     is_gap,
+    is_of_labels,
     is_share,
     place,
     row_words,
@@ -144,11 +145,9 @@ def why_none(candidates: Sequence[Tried]) -> str:
     """Return why none of some mitigations is recommended, as a clause."""
     helping = [one for one in candidates if one.improved and not one.leaking]
     if helping:
-        reasons: list[tuple[str, Callable[[Tried], bool]]] = [
-            ("makes another worse", lambda one: bool(one.worsened)),
-            ("costs accuracy or retrieval", lambda one: bool(one.of(*COSTS, verdict=WORSENED))),
-        ]
-        causes = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
+        causes = ["makes another worse"] if any(one.worsened for one in helping) else []
+        costs = [row for one in helping for row in one.of(*COSTS, verdict=WORSENED)]
+        causes += [f"costs {' or '.join(dict.fromkeys(sorted(map(_cost, costs))))}"] if costs else []
         if any(_does_no_harm(one) for one in helping):
             blind = next(one for one in helping if _does_no_harm(one))
             n, unseen = max((row["n"] or 0 for row in blind.of(*JUDGED)), default=0), _detectable(_unseen(blind))
@@ -171,6 +170,12 @@ def why_none(candidates: Sequence[Tried]) -> str:
     more = len(harmful) - 1
     others = f", {count(more)} more make{'s' * (more == 1)} something worse too" if more else ""
     return f"{nothing}; {one.name} makes {row_words(foremost(one.worsened, 1)[0])} worse{others}"
+
+
+def _cost(row: Row) -> str:
+    """Return what a row of a cost is about."""
+    of_labels = " by sentences of the labels, which a mitigation may be meant to blur" if is_of_labels(row) else ""
+    return f"retrieval{of_labels}" if block_of(row) == "retrieval" else "accuracy"
 
 
 def _unclear(one: Tried) -> list[Row]:

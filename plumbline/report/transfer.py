@@ -255,9 +255,9 @@ def row_title(row: Row) -> str:
         case "macro_accuracy":
             return "with a probe, macro"
         case "retrieval_recall":
-            return _retrieval("recall", row["definition"])
+            return _retrieval("recall", row)
         case "retrieval_r_precision":
-            return _retrieval("R-precision", row["definition"])
+            return _retrieval("R-precision", row)
     if row["kind"] == "axis":
         smoothed = ", smoothed" if row["definition"] == SMOOTHED_SKEW else ""
         return f"{attribute_title(row['attribute'] or 'all images')}: {_short(row)}{smoothed}"
@@ -363,9 +363,19 @@ def _variant(row: Row) -> str:
     return "" if usual else f" ({VARIANTS.get(row['suite'], _spaced(row['suite']))})"
 
 
-def _retrieval(measure: str, definition: str) -> str:
-    direction, at, depth = definition.partition("@")
-    return f"{measure}{at}{depth}, {_spaced(direction)}"
+_OF_LABELS = "sentences made of the labels"
+"""What the reason `captions_of_labels` says."""
+
+
+def is_of_labels(row: Row) -> bool:
+    """Return whether a row of retrieval asks for sentences made of labels, since the images have no captions."""
+    return _OF_LABELS in (row["reason"] or "")
+
+
+def _retrieval(measure: str, row: Row) -> str:
+    direction, at, depth = row["definition"].partition("@")
+    direction = _spaced(direction)
+    return f"{measure}{at}{depth}, {direction.replace('text', 'label sentence') if is_of_labels(row) else direction}"
 
 
 def _spaced(text: str) -> str:

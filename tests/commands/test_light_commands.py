@@ -212,7 +212,9 @@ def test_check_counts_the_images_of_which_nothing_can_be_asked(here):
     content["generate"] = [{"datasets": ["staff"], "prompts": ["characteristics"], "seeds": [0]}]
     (here / "audit.yaml").write_text(yaml.safe_dump(content))
     (here / "answers.jsonl").write_text('{"image": "x", "prompt": "characteristics", "text": "kind"}\n')
-    assert "cannot be asked about" not in run("check").stdout
+    before = " ".join(run("check").stdout.split())
+    assert "cannot be asked about" not in before
+    assert "answers of generative models are compared by gender alone, not by team" in before
     table = here / "staff" / "people.csv"
     rows = list(csv.DictReader(table.read_text().splitlines()))
     with table.open("w", newline="") as file:

@@ -11,7 +11,7 @@ from plumbline.config.entries import GenerateEntry, Limit
 from plumbline.datasets.records import RECORD_SCHEMA, load_declaration
 from plumbline.errors import ConfigError
 from plumbline.generators.backend import Decoding
-from plumbline.generators.design import asked_rows, chosen, pictured, slices
+from plumbline.generators.design import asked_rows, chosen, compared_by, pictured, slices
 from plumbline.generators.plan import Plan, PlannedSlice
 
 RACES, GENDERS = ("White", "Black", "Indian", "Asian", "Middle Eastern", "Latino"), ("man", "woman")
@@ -81,6 +81,17 @@ def test_the_pictures_of_a_person_are_no_set_of_groups():
     several = records([{"image_id": f"{g}{i}", "gender": g, "set_id": f"{g}{i // 2}"} for g, i in pictures])
     found = pictured(several, load_declaration("celeba"))
     assert found["set_groups"].null_count() == 6 and found["set_id"].null_count() == 0
+
+
+def test_by_which_attributes_answers_are_compared_and_by_which_not():
+    rows = [
+        {"image_id": f"{i}", "gender": ("man", "woman")[i % 2], "race": ("A", "B")[i % 3 > 0], "age_group": f"{i % 4}"}
+        for i in range(24)
+    ]
+    labels = load_declaration("neutral")
+    assert compared_by(records(rows), labels) == (("race_gender",), ("age_group",))
+    of_gender = [row | {"race": None} if i == 3 else row for i, row in enumerate(rows)]
+    assert compared_by(records(of_gender), labels) == (("gender",), ("race", "age_group"))
 
 
 def test_a_dataset_that_says_of_nobody_who_is_pictured_is_refused():

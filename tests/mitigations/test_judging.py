@@ -80,6 +80,18 @@ def test_texts_that_nothing_changed_give_the_cell_on_the_judged_images(embedded)
     assert {"retrieval_recall", "harm_rate", "probe_rate"} <= set(found.effects["metric"])
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_retrieval_by_sentences_of_labels_says_so(embedded, own):
+    cell, texts, features, images = embedded
+    if own:
+        captions = pl.Series("caption", label_captions(cell.records))
+        cell = replace(cell, records=cell.records.with_columns(captions))
+    effects = judge(cell, images, mitigated=[MitigatedTexts("saner", texts, features, {"same": features})]).effects
+    of_labels = pl.col("reason").str.contains("sentences made of the labels", literal=True).fill_null(value=False)
+    told = set(effects.filter(of_labels)["metric"])
+    assert told == (set() if own else {"retrieval_recall", "retrieval_r_precision"})
+
+
 def test_metrics_before_are_given_again_only_where_fewer_images_are_judged(embedded):
     cell, texts, features, images = embedded
     kept = replace(cell, keep={name: cell.rows(name) & ~TRAIN for name in ("crime", "trident")})

@@ -18,7 +18,7 @@ from plumbline.metrics.associations import OTHERS
 from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, _choice, front_page, limits, section, verdict
+from plumbline.report.front import MOST_FINDINGS, _choice, audited, front_page, limits, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
@@ -380,6 +380,18 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
     scored = pl.when(pl.col("scorer").is_not_null()).then(pl.lit("mine")).alias("scorer")
     real = front_page(table.with_columns(scored), inputs, inputs.reading)
     assert not any("stand-in" in line for line in real.limits), "the headlines are of a real scorer"
+
+
+def test_attributes_by_which_answers_are_not_compared_are_named(inputs):
+    people = [
+        replace(inputs.datasets[0], id=name, answers_by=("race_gender",), answers_not_by=("site", "age_group"))
+        for name in ("a", "b", "c")
+    ]
+    assert not any("Answers in words" in line for line in audited(inputs, inputs.reading))
+    [told] = [line for line in audited(replace(inputs, datasets=people[:1]), inputs.reading) if "Answers in" in line]
+    assert told == "Answers in words are compared on a by race × gender, not by site and age group."
+    [told] = [line for line in audited(replace(inputs, datasets=people), inputs.reading) if "Answers in" in line]
+    assert told.endswith("; on b by race × gender, not by site and age group; 1 more dataset likewise.")
 
 
 @pytest.mark.parametrize(("small", "told"), [(25, True), (60, False)])

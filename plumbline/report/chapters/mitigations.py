@@ -479,7 +479,9 @@ CHAPTER = Chapter(
         (
             "What a mitigation costs",
             "Zero-shot accuracy on the dataset's own labels, over images (micro) and as the mean over classes "
-            "(macro); macro accuracy with one probe among the labels, mean over probes; how often an image's caption "
+            "(macro); macro accuracy with one probe among the labels, mean over probes; how often an image's caption, "
+            "or where images have none a sentence made of its labels such as “a photo of a Black woman, 20-29 years "
+            "old” (a label sentence: it asks for what a mitigation may be meant to blur), "
             "is the nearest to it (recall@1) or among the five nearest (recall@5); and how often an image is among the "
             "nearest to its caption (R-precision). Where the audit file names image-text pairs under `retrieval`: how "
             "often one of an image's captions is among the k nearest to it, and an image among the k nearest to its "
