@@ -7,6 +7,7 @@ import sys
 import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hub_of_files import contents
@@ -209,7 +210,8 @@ def command_here(monkeypatch, capsys):
         monkeypatch.setenv("PLUMBLINE_AUDIT", str(home.audit_path))
         monkeypatch.setenv("PLUMBLINE_HOME", str(home.home))
         monkeypatch.setattr(sys, "argv", ["plumbline", "fetch", *arguments])
-        with pytest.raises(SystemExit) as ended:
+        # What it sets for its own process and those that it starts is no matter of later tests.
+        with patch.dict(os.environ), pytest.raises(SystemExit) as ended:
             command_line.main()
         return subprocess.CompletedProcess(arguments, ended.value.code or 0, *capsys.readouterr())
 
