@@ -638,13 +638,18 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
             least = f"{least_biased.alike}; of these the least"
         text = (
             f"{least} biased encoder in {least_biased.question} is {last} (evidence of bias in "
-            f"{len(evident[last])} {shared}).{but} Evidence in the fewest questions: {models_text(best)}."
+            f"{len(evident[last])} {shared}; {_first_of(best)} in the fewest, {fewest}).{but} Evidence in the fewest questions: {models_text(best)}."
         )
         best = [model for model in tested if model in {*best, last}]
     beyond = [model for model in best if _beyond(model, tested[model], ranked)]
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
     return [text + (more if beyond else "")]
+
+
+def _first_of(models: Sequence[str]) -> str:
+    """Return at most two models, and how many more there are."""
+    return listed(models) if len(models) <= MOST_NAMED else f"{models[0]} and {len(models) - 1} more"
 
 
 def _alike(evident: Mapping[str, Sequence[Mapping[str, Any]]], shared: int) -> str:
