@@ -451,8 +451,12 @@ def own_texts(own: Sequence[Suite] = ()) -> dict[str, tuple[str, ...]]:
 
 
 def all_texts() -> tuple[str, ...]:
-    """Return every distinct prompt of every suite, in a fixed order."""
-    return tuple(text for texts in own_texts().values() for text in texts)
+    """Return every distinct prompt of every suite of the package, in a fixed order.
+
+    What reads them depends on the package's own files, which are part of its version, and on no suite of an audit file.
+    """
+    with unrecorded():
+        return tuple(text for texts in own_texts().values() for text in texts)
 
 
 # --- Zero-shot classification: the classes of a labelled folder as a suite, with the names and templates

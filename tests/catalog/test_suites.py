@@ -104,6 +104,12 @@ def test_what_is_noted_of_the_prompts_is_what_a_later_look_finds():
     assert reads.reads == {'["texts"]': short([*found.values()])} and all(found.values())
 
 
+def test_the_prompts_of_the_package_alone_are_part_of_its_version_and_not_noted():
+    with recording() as reads:
+        assert all_texts()
+    assert reads.reads == {}
+
+
 @pytest.mark.parametrize("name", [name for name in suite_names() if name != "gender_labels"])
 def test_a_packaged_suite_has_a_source_and_stands_where_a_user_looks_for_it(name):
     assert f"`{name}`" in (PROJECT / "docs" / "inputs.md").read_text("utf-8"), "name it in the list of docs/inputs.md"

@@ -12,6 +12,7 @@ from assets.cells import StoredCell
 from assets.mitigation_fits import read_text_fits
 from assets.plans import plan_encoders
 from assets.text_mitigations import TEXT_METHODS
+from plumbline.catalog.own_suites import starter
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA, VERDICTS
@@ -77,7 +78,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture(scope="module")
 def mitigated(tmp_path_factory):
-    home = make_home(tmp_path_factory.mktemp("mitigated"), **HOME)
+    folder = tmp_path_factory.mktemp("mitigated")
+    # What is fitted reads the prompts of the package, and none of an audit's own.
+    (folder / "jobs.yaml").write_text(starter("outcomes", "jobs"))
+    asked = [HOME["audit"][0], {"datasets": ["pata"], "suites": ["communion", str(folder / "jobs.yaml")]}]
+    home = make_home(folder, **(HOME | {"audit": asked}))
     code, output = home.run("audit")
     assert code == 0, output
     return home
