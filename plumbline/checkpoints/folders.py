@@ -32,6 +32,7 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 # Beside the weights these decide what a checkpoint computes; read-me files and licences do not.
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken", "*.tokenizer")
+_TEMPLATES = ("*.jinja", "*/*.jinja")
 CONVERTED_NOTE = "converted.json"
 """What a folder of converted weights was made of: names and sha256, before and after."""
 
@@ -71,6 +72,7 @@ _REFUSED = {
 # A tokenizer, or a processor, is given its settings as arguments, and opens the files that they name. Its files are
 # those of its folder, by their own names.
 _NAMES_FILES = ("_file", "_files", "_path", "_dir")
+_FONT = "font"  # of a video processor that writes the time into the picture
 _VOCABULARIES = ("vocab", "merges")  # lists or dictionaries of tokens; a text is the path of a file
 # Left by older releases of transformers, often with paths of another machine. The first are never opened, or replaced
 # by the folder's own files; so are the second, but by tokenizers that name no vocabulary, such as Gemma's.
@@ -274,17 +276,19 @@ def model_files(folder: Path) -> list[Path]:
     Raises
     ------
     CheckpointError
-        If one is larger than any tokenizer is: libraries read it whole.
+        If one, or a chat template in the folder or one below, is larger than any is: libraries read it whole.
     """
     paths = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in NOTES}
     found = sorted(path for path in paths if path.is_file())
-    for path in found:
-        if (size := path.stat().st_size) > _MOST_OF_A_TOKENIZER:
+    templates = [path for pattern in _TEMPLATES for path in folder.glob(pattern) if path.is_file()]
+    limits = [*((path, _MOST_OF_A_TOKENIZER) for path in found), *((path, MOST_SETTINGS) for path in templates)]
+    for path, most in limits:
+        if (size := path.stat().st_size) > most:
             raise CheckpointError(
-                "this file of a checkpoint is larger than any tokenizer or configuration",
+                "this file of a checkpoint is larger than any tokenizer, configuration or chat template",
                 where=path,
                 found=f"{size:,} bytes",
-                expected=f"{_MOST_OF_A_TOKENIZER:,} at most",
+                expected=f"{most:,} at most",
             )
     return found
 
@@ -374,7 +378,7 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
                 )
             if path.name != TRANSFORMERS_CONFIG and _names_a_file(
-                key, value, of_special_tokens=path.name == _SPECIAL_TOKENS
+                key, value, folder, of_special_tokens=path.name == _SPECIAL_TOKENS
             ):
                 raise CheckpointError(
                     "this checkpoint names a file of its tokenizer or processor, and only those of its folder are read",
@@ -394,11 +398,13 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                 )
 
 
-def _names_a_file(key: str, value: Any, *, of_special_tokens: bool) -> bool:
+def _names_a_file(key: str, value: Any, folder: Path, *, of_special_tokens: bool) -> bool:
     """Return whether a setting of a tokenizer or processor leads to a file that is found by no name of its own.
 
     Parameters
     ----------
+    folder : Path
+        Of the checkpoint: libraries look there, and in the folder where the command runs.
     of_special_tokens : bool
         Whether it is of the special tokens, which transformers reads last of all: nothing replaces what they say.
     """
@@ -409,12 +415,13 @@ def _names_a_file(key: str, value: Any, *, of_special_tokens: bool) -> bool:
             return False
         if key in _LEFT_OVER_VOCABULARIES:
             return isinstance(value, str) and _is_file(value)
-    if key.endswith(_NAMES_FILES):
-        return any(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
-    return isinstance(value, str) and os.sep in value and _is_file(value)
+    texts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
+    if key.endswith(_NAMES_FILES) or key == _FONT:
+        return bool(texts)
+    return any(_is_file(folder / text) or (os.sep in text and _is_file(text)) for text in texts)
 
 
-def _is_file(name: str) -> bool:
+def _is_file(name: Path | str) -> bool:
     try:
         return Path(name).is_file()
     except (OSError, ValueError):  # a text too long for a path, such as a chat template

@@ -302,9 +302,35 @@ def test_files_larger_than_any_of_their_kind_are_not_read(tmp_path):
         with pytest.raises(CheckpointError, match=why):
             model_files(folder)
             read_configuration(folder / name)
+    for name in ("chat_template.jinja", "additional_chat_templates/tool_use.jinja"):
+        folder = tmp_path / name.partition("/")[0].partition(".")[0]
+        (folder / name).parent.mkdir(parents=True)
+        with (folder / name).open("wb") as file:
+            file.truncate(17 << 20)
+        with pytest.raises(CheckpointError, match=r"larger than any[\s\S]*17,825,792 bytes"):
+            model_files(folder)
     (tmp_path / "zero.json").symlink_to("/dev/zero")
     with pytest.raises(CheckpointError, match="no plain file"):
         read_configuration(tmp_path / "zero.json")
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"font": "evil.ttf"}, {"font": "../elsewhere.ttf"}, {"overlay": "../elsewhere.ttf"},
+        {"media_proc": {"overlays": ["beside.ttf"]}},
+    ],
+)  # fmt: skip
+def test_no_setting_of_a_processor_names_a_file_of_the_folder_or_beside_it(tmp_path, asks):
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (tmp_path / "elsewhere.ttf").write_bytes(b"font")
+    (folder / "beside.ttf").write_bytes(b"font")
+    write(folder, "video_preprocessor_config.json", asks)
+    with pytest.raises(CheckpointError, match=r"names a file of its tokenizer or processor[\s\S]*ttf"):
+        refuse_code(folder)
+    write(folder, "video_preprocessor_config.json", {"font": None, "overlay": "none of these"})
+    refuse_code(folder)
 
 
 @pytest.mark.parametrize("setting", [{"max_num_patches": 20_000}, {"max_image_tiles": 600}, {"min_patches": 20_000}])
