@@ -381,7 +381,9 @@ def _zip_kind(info: zipfile.ZipInfo, name: str) -> str:
         return "encrypted"
     if info.compress_type not in BOUNDED_METHODS:
         return f"compressed by method {info.compress_type}"
-    return "folder" if name.endswith("/") else "file"
+    if name.endswith("/"):
+        return "named as a folder, with content" if info.file_size else "folder"
+    return "file"
 
 
 def _starts_tar(block: bytes) -> bool:

@@ -128,6 +128,14 @@ def test_nothing_but_files_and_folders_is_extracted(case: str, tmp_path: Path) -
     assert_refused(write(kind, tmp_path / "a", [*plain(FILES), entry]), said, tmp_path)
 
 
+def test_content_under_the_name_of_a_folder_is_refused_and_not_dropped(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", "x")
+        archive.writestr("folder/", "")
+        archive.writestr("hidden/", "content")
+    assert_refused(tmp_path / "a.zip", "named as a folder, with content", tmp_path)
+
+
 def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a", plain({"evil.jpg": b"evil"}))
     data = bytearray(path.read_bytes())
