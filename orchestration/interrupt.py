@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_OVER = 0
+_OVER, _AGAIN = 0, 255
+_INTERRUPTED = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 
 
 @contextmanager
@@ -15,6 +18,9 @@ def interrupt_told(say: Callable[[], None]) -> Iterator[None]:
 
     Python and Dagster act on the signal when code comes back to Python, which may be seconds later. That it arrived is
     written to a pipe at once. Only the main thread of a process hears of signals: elsewhere nothing is said.
+
+    Where Python acts on it within a callback of the garbage collector or of a weak reference, the exception is printed
+    and lost, and the audit would go on: it is raised once more, outside of that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -24,9 +30,19 @@ def interrupt_told(say: Callable[[], None]) -> Iterator[None]:
     before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     thread = threading.Thread(target=_listen, args=(read, say), name="interrupt", daemon=True)
     thread.start()
+    print_lost = sys.unraisablehook
+
+    def raise_again(lost: "sys.UnraisableHookArgs") -> None:
+        if lost.exc_type.__name__ in _INTERRUPTED:
+            os.write(write, bytes([_AGAIN]))
+        else:
+            print_lost(lost)
+
+    sys.unraisablehook = raise_again
     try:
         yield
     finally:
+        sys.unraisablehook = print_lost
         signal.set_wakeup_fd(before)
         # Not by closing: a process that was forked may hold the other end.
         os.write(write, bytes([_OVER]))
@@ -41,3 +57,10 @@ def _listen(pipe: int, say: Callable[[], None]) -> None:
         if number == signal.SIGINT and not warned:
             warned = True
             say()
+        if number == _AGAIN:
+            time.sleep(_OUTSIDE_S)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+_OUTSIDE_S = 0.05
+"""Long enough for the callback in which an exception was lost to have ended."""

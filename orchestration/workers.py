@@ -23,6 +23,7 @@ from assets.progress import Told, tell_progress
 from orchestration.audit_plan import AuditPlan, NextRun
 from orchestration.executors import IN_PROCESS, VARIABLE, runs_at_once
 from orchestration.instance import close_lost, opened, pool_slots
+from orchestration.interrupt import interrupt_told
 from orchestration.items import Done, Item, ItemRunner
 from orchestration.parent_of_workers import PROCESSES, import_for_workers
 from plumbline.checkpoints.device import visible_gpus
@@ -373,12 +374,13 @@ def _work(pipe: Connection, given: _Given) -> None:
         plan = AuditPlan(defs, workspace, forced=given.forced, keeps=False)
         with opened(workspace) as instance:
             runner = ItemRunner(defs, instance, workspace, plan, did=pipe.send)
-            while True:
-                order = pipe.recv()
-                share_cores(order.cores)
-                plan.look_again()
-                plan.anew = set(order.anew)
-                pipe.send(runner.run(order.item, order.stale))
+            with interrupt_told(lambda: None):  # the audit has said it
+                while True:
+                    order = pipe.recv()
+                    share_cores(order.cores)
+                    plan.look_again()
+                    plan.anew = set(order.anew)
+                    pipe.send(runner.run(order.item, order.stale))
     except (EOFError, KeyboardInterrupt, ConnectionError):
         pass
     except PlumblineError as error:

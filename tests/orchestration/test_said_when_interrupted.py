@@ -1,8 +1,10 @@
 """Ctrl-C is answered before the code that is interrupted comes to an end."""
 
 import signal
+import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -38,6 +40,31 @@ def test_it_still_interrupts():
     with pytest.raises(KeyboardInterrupt), interrupt_told(lambda: said.append(1)):
         signal.raise_signal(signal.SIGINT)
     assert said == [1]
+
+
+def test_one_that_is_lost_in_a_callback_interrupts_after_it(capfd):
+    """Python prints what is raised while a weak reference is told of an end, and goes on as if nothing had been."""
+
+    class Thing:
+        pass
+
+    lost, ended, said = Thing(), [], []
+    reference = weakref.ref(lost, lambda _: (signal.raise_signal(signal.SIGINT), ended.append(1)))
+    with pytest.raises(KeyboardInterrupt), interrupt_told(lambda: said.append(1)):
+        del lost
+        assert not ended and reference() is None, "the callback was broken off, and what follows it is not"
+        time.sleep(10)
+    assert said == [1] and not capfd.readouterr().err
+
+
+def test_what_else_is_lost_in_a_callback_is_printed_as_before(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_type))
+    thing = type("Thing", (), {})()
+    reference = weakref.ref(thing, lambda _: 1 / 0)
+    with interrupt_told(lambda: None):
+        del thing
+    assert told == [ZeroDivisionError] and reference() is None
 
 
 def test_other_signals_and_other_threads_say_nothing(monkeypatch):
