@@ -276,7 +276,7 @@ def _print_findings(workspace: Workspace) -> None:
         console.print(safe(sentence), highlight=False)
     findings = workspace.lake.read_table("findings", manifest=kept)
     if findings.is_empty():
-        console.print("No finding: nothing that this audit measured shows evidence of a difference.")
+        console.print("No finding: nothing that this audit tested shows evidence of a difference.")
         return
     table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
     for name in (

@@ -17,9 +17,10 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     """
     from plumbline.commands.checks import print_checks
     from plumbline.config.own import own_code_mistakes
-    from resources.lvlms import wrong_models
+    from resources.lvlms import wrong_models, wrong_scoring
 
     workspace = workspace_of(config)
-    wrong, mistakes = wrong_models(workspace), own_code_mistakes(workspace.audit, workspace.dataset_root)
+    wrong = wrong_models(workspace)
+    mistakes = [*own_code_mistakes(workspace.audit, workspace.dataset_root), *wrong_scoring(workspace)]
     if print_checks(workspace.audit, home=workspace.home, rate=rate, generators=wrong, mistakes=mistakes):
         raise typer.Exit(2)

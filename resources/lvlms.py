@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from plumbline.language.user_files import read_annotations, read_dictionaries
 from plumbline.provenance.code_versions import code_version
 from plumbline.recording import unrecorded
 from plumbline.scorers.scorer import Scorer
+from plumbline.scorers.stored import StoredSettings
 from plumbline.storage.files import commit_bytes
 from resources.workspace import Workspace
 
@@ -218,6 +221,25 @@ def require_askable(workspace: Workspace) -> None:
     for name in audit.scorers:
         scorer_version(workspace, name)
     require_readable(workspace)
+
+
+def wrong_scoring(workspace: Workspace) -> list[PlumblineError]:
+    """Return what is wrong with the files by which answers are scored and read; no model is loaded."""
+    audit, wrong = workspace.audit, []
+    if not audit.designs:
+        return []
+    checks: list[Callable[[], object]] = [partial(require_readable, workspace)]
+    for name, settings in audit.scorers.items():
+        checks.append(partial(scorer_version, workspace, name))
+        if isinstance(settings, StoredSettings):
+            checks.append(partial(settings.load, project=here(), fetched=workspace.fetched, placement=Placement()))
+    for check in checks:
+        try:
+            check()
+        except PlumblineError as error:
+            if str(error) not in map(str, wrong):
+                wrong.append(error)
+    return wrong
 
 
 def require_readable(workspace: Workspace) -> None:

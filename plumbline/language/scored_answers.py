@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,7 +164,12 @@ def _described(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFram
             *(pl.col(name).cast(NAME) for name in (*_WHOSE, "unit")),
             block=pl.col("first") + pl.col("unit").hash() % pl.col("count"),
         ).write_parquet(folder / f"{number:06}.parquet", compression="lz4")
-    return pl.scan_parquet(folder / "*.parquet")
+    return _rows_of(folder.glob("*.parquet"))
+
+
+def _rows_of(files: Iterable[Path]) -> pl.LazyFrame:
+    """Return the rows of some files, whatever signs their names hold."""
+    return pl.scan_parquet(sorted(files), glob=False)
 
 
 def _dealt(rows: pl.LazyFrame, folder: Path, *, by: str) -> None:
@@ -175,7 +180,7 @@ def _dealt(rows: pl.LazyFrame, folder: Path, *, by: str) -> None:
 
 def _written(folder: Path) -> pl.LazyFrame | None:
     """Return the rows of a folder; None where no row was dealt to it."""
-    return pl.scan_parquet(folder / "*.parquet") if folder.exists() else None
+    return _rows_of(folder.glob("*.parquet")) if folder.exists() else None
 
 
 def _questions(model: str, blocks: _Asked, folder: Path) -> Iterator[ScoredAnswers]:
@@ -183,4 +188,4 @@ def _questions(model: str, blocks: _Asked, folder: Path) -> Iterator[ScoredAnswe
     for (prompt, instruction), count in blocks.items():
         files = [sorted(folder.glob(f"scored/*/block={number}/*.parquet")) for number in range(first, first + count)]
         first += count
-        yield ScoredAnswers(model, prompt, instruction, tuple(pl.scan_parquet(parts) for parts in files if parts))
+        yield ScoredAnswers(model, prompt, instruction, tuple(_rows_of(parts) for parts in files if parts))

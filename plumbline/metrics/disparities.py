@@ -172,7 +172,7 @@ def max_skew(
     why = joined(undefined_pairs_reason(int(np.isnan(pairs).sum()), pairs.size))
     if interval is not False:
         over: Literal["pairs", "strata"] = "pairs" if over_pairs == "mean" else "strata"
-        skew = Statistic("max_skew", over_pairs, _skew(**variant), over, "relative", pairs=True)  # type: ignore[arg-type]
+        skew = Statistic("max_skew", over_pairs, _skew(**variant), over, "relative", pairs=not smoothing)  # type: ignore[arg-type]
         estimate = estimate_of_counts(skew, counts, totals, draw_settings(interval, seed))
         return replace(estimate, reason=(*why, *estimate.reason))
     sums = skew_sums(np.atleast_2d(counts), totals, **variant)  # type: ignore[arg-type]
@@ -612,6 +612,11 @@ class Statistic:
     scale: Scale = "difference"
     pairs: bool = False
 
+    @property
+    def smoothed(self) -> bool:
+        """Whether it takes logarithms of rates that may be 0, since half an event is added."""
+        return self.scale == "relative" and not self.pairs
+
     def of_events(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Return the value of event counts and, last, group sizes, (..., e + 1, g), see `ImageOutcomes.events`."""
         return self.value(events[..., :-1, :], events[..., -1:, :])
@@ -650,6 +655,19 @@ def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDA
     return value
 
 
+def without_interval(estimate: Estimate) -> Estimate:
+    """Return a smoothed skew of a group that never has the event: with p, and without an interval.
+
+    Every resample of such a group has no event either, so that the interval would know nothing of how rare it is.
+    """
+    return replace(estimate, ci_low=np.nan, ci_high=np.nan, reason=joined(reason("no_interval_no_event")))
+
+
+def group_without_event(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> bool:
+    """Return whether a group with images has none with an event, of (..., g) counts of events some group has."""
+    return bool(((counts == 0) & (totals > 0) & (counts.sum(axis=-1, keepdims=True) > 0)).any())
+
+
 SKEW_STATISTICS = (
     Statistic("max_skew", "mean_over_pairs", _skew(), "pairs", "relative", pairs=True),
     Statistic("max_skew", "max_over_pairs", _skew("max"), "strata", "relative", pairs=True),
@@ -685,6 +703,8 @@ def estimate_of_counts(
     outcomes = outcomes_of_counts(counts, totals)
     draws = outcomes.draws([statistic.metric, statistic.definition], settings).mapped(outcomes.events)
     estimate = draws.estimate(statistic.disparity_of_events(), confidence=settings.confidence)
+    if statistic.smoothed and group_without_event(counts, totals):
+        estimate = without_interval(estimate)
     return replace(estimate, n=int(totals.sum()), reason=joined(empty_groups_reason(totals), estimate.reason))
 
 
@@ -714,6 +734,8 @@ def disparity_rows(
     for each in statistics:
         disparity = each.disparity_of_events()
         estimate = draws.estimate(disparity, confidence=settings.confidence)
+        if each.smoothed and group_without_event(draws.table[:-1], sizes):
+            estimate = without_interval(estimate)
         note = None
         if each.pairs:
             note = undefined_pairs_reason(*undefined_pairs(draws.table[:-1], sizes))

@@ -24,7 +24,7 @@ from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_or
 from plumbline.report.findings import as_picked, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
-from plumbline.report.language_words import STAND_IN, headline_scorer, people
+from plumbline.report.language_words import STAND_IN, generated, headline_scorer, people
 from plumbline.report.numbers import confidence, count
 from plumbline.report.reading import Reading, Selection
 from plumbline.report.recommendation import advice as mitigation_advice
@@ -254,7 +254,21 @@ def verdict(card: pl.DataFrame, reading: Reading, table: pl.DataFrame | None = N
     """
     kinds: tuple[Kind, ...] = ("encoder", "generator")
     sentences = tuple(sentence for kind in kinds for sentence in _verdict(where(card, kind=kind), kind, reading))
-    return sentences if table is None else (*sentences, *not_checked(card, table))
+    return sentences if table is None else (*sentences, *_toxicity_untested(table), *not_checked(card, table))
+
+
+def _toxicity_untested(table: pl.DataFrame) -> tuple[str, ...]:
+    """Say on which datasets toxicity was measured by group and compared by no test; nothing where there is none."""
+    told = generated(table)
+    by_group = where(told, metric="toxicity", definition="score").drop_nulls("group")["dataset"]
+    compared = set(where(told, metric="max_toxicity")["dataset"])
+    without = [dataset for dataset in by_group.unique(maintain_order=True) if dataset not in compared]
+    if not without:
+        return ()
+    return (
+        f"Toxicity of what is said of each group on {listed(without)} was measured and compared by no test: that takes "
+        "sets of pictures that differ in the group alone.",
+    )
 
 
 def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:

@@ -205,12 +205,27 @@ def _short(key: pl.Expr) -> pl.Expr:
 
 def _scan(path: Path) -> pl.LazyFrame:
     try:
+        if not _is_parquet(path):
+            _refuse_compressed(path)
         # Values of a CSV are checked below, where the line is known.
-        frame = read_frame(path).lazy() if _is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        frame = read_frame(path).lazy() if _is_parquet(path) else pl.scan_csv(path, glob=False, infer_schema=False)
         frame.collect_schema()
     except (OSError, ImageRejected, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
     return frame.with_row_index(_ROW)
+
+
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+"""How gzip, zstd and zlib begin: polars unpacks them, to whatever size."""
+
+
+def _refuse_compressed(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(4).startswith(_COMPRESSED):
+            raise ScoringError(
+                "the stored scores are compressed", where=path, expected="a CSV as text, or Parquet",
+                hint="unpack them first",
+            )  # fmt: skip
 
 
 def _columns(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -149,7 +149,11 @@ class Lake:
             As `read_table`.
         """
         local = self._checked_on_disk(manifest)
-        return self.read_table(manifest.name, manifest=manifest).lazy() if local is None else pl.scan_parquet(local)
+        return (
+            self.read_table(manifest.name, manifest=manifest).lazy()
+            if local is None
+            else pl.scan_parquet(local, glob=False)
+        )
 
     def read_arrays(
         self, name: str, *, partition: str = "", manifest: Committed | None = None

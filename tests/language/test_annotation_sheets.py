@@ -1,6 +1,7 @@
 """What annotators get: drawn by a seed, balanced over bands, safe to open."""
 
 import io
+import re
 
 import numpy as np
 import polars as pl
@@ -192,7 +193,7 @@ def test_an_answer_that_belongs_to_two_images_is_one_text():
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_cell_that_a_spreadsheet_would_run_begins_with_an_apostrophe(cell):
     rows = cells_to_fill(pl.DataFrame({"text": [cell, "a=b", " =1", "\x1b[31mred\x00"]}))
-    begun = cell.replace("\r", "\r'")  # where semicolons part cells a line break begins a row
+    begun = re.sub(r"[\r\t]", r"\g<0>'", cell)  # a line break begins a row there, and a tab a cell
     assert rows["text"].to_list() == [f"'{begun}", "a=b", "' =1", "\ufffd[31mred\ufffd"]
     assert rows.select("annotator", "label").unique().rows() == [("", "")]
 

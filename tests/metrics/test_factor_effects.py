@@ -355,3 +355,16 @@ def test_groups_that_differ_are_told_from_groups_that_may_be_alike():
     assert homogeneity_p_value(np.array([[12, 18, 0], [30, 60, 0]]), totals) == pytest.approx(2 * expected, rel=1e-12)
     assert homogeneity_p_value(np.array([[0, 0, 0]]), totals) == 1.0
     assert homogeneity_p_value(np.array([[100, 200, 0]]), totals) == 1.0
+
+
+@pytest.mark.parametrize(("first", "second"), [((0, 38, 60), (5, 30, 40)), ((5, 30, 40), (0, 38, 60))])
+def test_a_change_of_a_smoothed_skew_with_a_group_without_events_has_p_and_no_interval(first, second):
+    """Resamples of a group that never has the event have none either: they know nothing of how rare it is."""
+    (small, codes), (large, _) = images(first, 80), images(second, 80)
+    names = ("man", "woman", "diverse")
+    row = one(effects(answered(small, large, codes, names=names)), definition="smoothed")
+    assert np.isfinite([row["value"], row["p"]]).all() and np.isnan([row["ci_low"], row["ci_high"]]).all()
+    assert "a group never has the event" in row["reason"]
+    (known, _), (other, _) = images((5, 30, 40), 80), images((6, 38, 60), 80)
+    row = one(effects(answered(known, other, codes, names=names)), definition="smoothed")
+    assert np.isfinite([row["ci_low"], row["ci_high"]]).all()

@@ -146,3 +146,11 @@ def test_a_skew_that_is_undefined_has_its_reason_with_an_interval_too():
     alone = plumbline.max_skew(["a", "b"] * 50, groups=["x", "y"] * 50, event="a")
     tested = plumbline.max_skew(["a", "b"] * 50, groups=["x", "y"] * 50, event="a", interval=QUICK, seed=1)
     assert np.isnan(tested.value) and alone.reason[0] in tested.reason
+
+
+def test_a_smoothed_skew_of_a_group_without_events_has_no_interval():
+    for counts, known in (([25, 0], False), ([25, 1], True), ([25, 0, 9], False), ([300, 20, 9], True)):
+        found = plumbline.max_skew(counts, [300] * len(counts), smoothing=0.5, interval=True, seed=1)
+        assert np.isfinite([found.value, found.p]).all()
+        assert np.isfinite([found.ci_low, found.ci_high]).tolist() == [known, known]
+        assert ("a group never has the event" in " ".join(map(str, found.reason))) is not known

@@ -383,6 +383,18 @@ def test_the_planted_world_and_stand_ins_are_limits_that_are_said(audits):
     assert not any("stand-in" in line for line in real.limits), "the headlines are of a real scorer"
 
 
+def test_toxicity_that_no_test_compares_is_named_beside_the_verdict(inputs):
+    of_group = [
+        row | {"metric": "toxicity", "definition": "score", "group": group, "attribute": "gender", "scorer": "s"}
+        for group in ("man", "woman") for row in spoken("m", "toxicity")
+    ]  # fmt: skip
+    alone, beside = frame(spoken("m", "competence_gap"), of_group), frame(spoken("m"), of_group)
+    told = "Toxicity of what is said of each group on faces was measured and compared by no test"
+    for table, said in ((alone, True), (beside, False)):
+        lines = verdict(scorecard(table, inputs.reading), inputs.reading, table)
+        assert any(line.startswith(told) for line in lines) is said
+
+
 def test_attributes_by_which_answers_are_not_compared_are_named(inputs):
     people = [
         replace(inputs.datasets[0], id=name, answers_by=("race_gender",), answers_not_by=("site", "age_group"))

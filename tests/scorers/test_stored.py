@@ -1,6 +1,8 @@
 """Stored scores: what files are accepted, every bad value with its line, coverage."""
 
+import gzip
 import math
+import zlib
 from hashlib import sha256
 
 import polars as pl
@@ -45,6 +47,18 @@ def test_a_csv_by_text_in_the_apis_names(tmp_path):
     assert absent.reason == NOT_STORED
     assert list(absent.scores) == ["toxicity", "identity_attack"]
     assert all(math.isnan(value) for value in absent.scores.values())
+
+
+def test_the_file_that_is_named_is_read_whatever_signs_its_name_holds(tmp_path):
+    written(tmp_path, "text,toxicity\na,0.9\n", name="s1.csv")
+    path = written(tmp_path, "text,toxicity\na,0.1\n", name="s[1].csv")
+    (found,) = score(path, "a")
+    assert found.scores == {"toxicity": 0.1}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_a_compressed_csv_is_refused_and_not_unpacked(tmp_path, pack):
+    refused(written(tmp_path, pack(b"text,toxicity\na,0.1\n")), "compressed", "unpack them first")
 
 
 def test_digests_in_place_of_texts_in_parquet(tmp_path):

@@ -181,6 +181,12 @@ def test_an_object_store_root_follows_the_same_rule():
     assert lake.read_table("t", partition="a|b").equals(FRAME)
 
 
+def test_a_home_with_brackets_in_its_path_is_a_home_like_others(tmp_path):
+    lake = Lake(UPath(tmp_path / "my [work]*" / "lake"))
+    lake.write_table("t", FRAME)
+    assert lake.scan_table(lake.require("t")).collect().equals(lake.read_table("t"))
+
+
 def test_a_manifest_of_an_unknown_kind_is_an_error_with_its_place(lake):
     lake.write_table("t", FRAME)
     manifest = lake.folder("t") / "manifest.json"

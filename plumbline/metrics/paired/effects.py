@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.disparities import Statistic, same_pairs, undefined_pairs
+from plumbline.metrics.disparities import Statistic, group_without_event, same_pairs, undefined_pairs, without_interval
 from plumbline.metrics.family import MetricSettings
 from plumbline.parts import current_parts
 from plumbline.reasons import Reason, Reasons, empty_groups_reason, in_words, joined, reason, small_groups_reason
@@ -327,7 +327,10 @@ class PairedEffects:
         if statistic.over is not None:
             estimate = _extend_side_to_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
             p.append(self.homogeneity[0] if value > 0 else self.homogeneity[1])
-        return replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
+        estimate = replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
+        if statistic.smoothed and any(group_without_event(side.counts, sizes) for side in self.sides):
+            return without_interval(estimate)
+        return estimate
 
 
 def _value(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
