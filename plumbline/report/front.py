@@ -652,7 +652,7 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
             least = f"{least_biased.alike}; of these the least"
         text = (
             f"{least} biased encoder in {least_biased.question} is {last} (evidence of bias in "
-            f"{len(evident[last])} {shared}; {_first_of(best)} in the fewest, {fewest}).{but} "
+            f"{len(evident[last])} {shared}; {_first_of(best)} in the fewest, {len(evident[best[0]])}).{but} "
             f"Evidence in the fewest questions: {models_text(best)}."
         )
         best = [model for model in tested if model in {*best, last}]

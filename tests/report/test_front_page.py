@@ -190,6 +190,20 @@ def test_a_model_is_called_least_biased_in_the_question_that_sets_it_apart():
     assert first.startswith("The least biased encoder in crime labels by race is least (evidence of bias in 3 of the 3")
 
 
+def test_the_fewest_questions_are_those_of_a_model_that_is_no_control():
+    even = [{"model": "even", "dataset": "fairface", "suite": "crime", "event": "crime", "attribute": "race",
+             "group": group, "planted": 0.1} for group in ("Black", "White")]  # fmt: skip
+    rows = [answer("worst"), answer("least", low=0.1), answer("few", low=0.5), answer("even", **UNSURE)]
+    for name in ("worst", "least", "few", "even"):
+        rows.append(answer(name, **COMMUNION, **(UNSURE if name in ("few", "even") else {})))
+    inputs = SimpleNamespace(planted_truth=pl.DataFrame(even))
+    (told,) = _choice(scorecard(frame(*rows), Reading()), inputs, [])
+    assert told.startswith(
+        "Apart from the control (even), the least biased encoder in crime labels by race is least (evidence of bias in "
+        "2 of the 2 questions that 4 encoders share; few in the fewest, 1)."
+    )
+
+
 def test_a_label_that_a_model_gives_to_no_image_is_a_question_without_evidence():
     told = chosen(answer("a"), answer("b", **NO_IMAGE), answer("a", **COMMUNION, **UNSURE), answer("b", **COMMUNION))
     assert told == (
