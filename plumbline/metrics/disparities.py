@@ -660,7 +660,12 @@ def without_interval(estimate: Estimate) -> Estimate:
 
     Every resample of such a group has no event either, so that the interval would know nothing of how rare it is.
     """
-    return replace(estimate, ci_low=np.nan, ci_high=np.nan, reason=joined(reason("no_interval_no_event")))
+    of_test = [each for each in estimate.reason if each.code in _OF_TESTS]
+    return replace(estimate, ci_low=np.nan, ci_high=np.nan, reason=(*of_test, reason("no_interval_no_event")))
+
+
+_OF_TESTS = ("few_relabellings", "few_permutations", "p_floor")
+"""Reasons that are of p, and of no interval."""
 
 
 def group_without_event(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> bool:

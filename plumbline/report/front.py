@@ -663,7 +663,7 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
 
 
 def _first_of(models: Sequence[str]) -> str:
-    """Return at most two models, and how many more there are."""
+    """Return a few models as an enumeration; of many the first, and how many more there are."""
     return listed(models) if len(models) <= MOST_NAMED else f"{models[0]} and {len(models) - 1} more"
 
 

@@ -8,7 +8,10 @@ import pytest
 import plumbline
 from plumbline.errors import MetricError
 from plumbline.metrics.associations import association_estimates
+from plumbline.metrics.disparities import without_interval
 from plumbline.metrics.registry import FAMILIES
+from plumbline.reasons import reason
+from plumbline.statistics.estimates import Estimate
 
 QUICK = plumbline.MetricSettings(resamples=400, permutations=400)
 RACES = ["Black"] * 60 + ["White"] * 80 + [None] * 5
@@ -154,3 +157,9 @@ def test_a_smoothed_skew_of_a_group_without_events_has_no_interval():
         assert np.isfinite([found.value, found.p]).all()
         assert np.isfinite([found.ci_low, found.ci_high]).tolist() == [known, known]
         assert ("a group never has the event" in " ".join(map(str, found.reason))) is not known
+
+
+def test_what_is_said_of_p_stays_where_the_interval_goes():
+    of_p, of_interval = reason("few_relabellings", least=0.1), reason("biased_upwards", bias=1.0)
+    found = without_interval(Estimate(2.0, 1.0, 3.0, p=0.1, reason=(of_interval, of_p)))
+    assert [each.code for each in found.reason] == ["few_relabellings", "no_interval_no_event"] and found.p == 0.1
