@@ -69,7 +69,7 @@ def print_checks(
         _print_dataset(dataset, previews[dataset])
         failing += len(previews[dataset].failing)
         if dataset in audit.asked_datasets:
-            failing += _print_unasked(audit, dataset, previews[dataset])
+            failing += _print_compared_by(audit, dataset, previews[dataset])
     encoders = {
         encoder: wrong or _wrong_stored(audit, encoder, previews, home=home)
         for encoder, wrong in wrong_encoders(audit, home=home).items()
@@ -261,7 +261,7 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         say(f"  would refuse the audit: {reason}", style="red")
 
 
-def _print_unasked(audit: Audit, dataset: str, seen: Preview) -> int:
+def _print_compared_by(audit: Audit, dataset: str, seen: Preview) -> int:
     """Say by what answers about a dataset are not compared, or why nobody can be asked, and return how many reasons."""
     try:
         by = compared_by(seen.records, audit.datasets[dataset].open_reader().declaration)

@@ -833,7 +833,7 @@ def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, s
 def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:
     """Return how many event × pair cells of (e, g) counts have no defined gap, and how many there are."""
     pairs = len(counts) * len(totals) * (len(totals) - 1) // 2
-    return pairs - int(skew_sums(counts, totals).cells.sum()), pairs
+    return pairs - int(np.triu(_defined_pairs(counts, totals), k=1).sum()), pairs
 
 
 def same_pairs(counts: NDArray[np.int64], others: NDArray[np.int64], totals: NDArray[np.int64]) -> bool:
