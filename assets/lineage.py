@@ -128,12 +128,14 @@ def checkpoint_links(
         note = error.what + (f": {error.where}" if error.where else "")
         yield Link(level, f"{what}: weights", model, weights, "gone", note)
         return
-    yield Link(level, f"{what}: weights", str(files.weights[0]), weights, compared(weights, files.weights_sha256))
+    state = compared(weights, files.weights_sha256)
+    note = "" if state == "unchanged" else f"now sha256 {files.weights_sha256[:12]}"
+    yield Link(level, f"{what}: weights", str(files.weights[0]), weights, state, note)
     # What was recorded is the digest of the files' names and digests together.
     whole = digest_json([files.family, files.digest])
     others = [f"{name} sha256 {sha256}" for name, sha256 in files.deciding]
     state = compared(digest, whole)
-    note = "all of them as they were" if state == "unchanged" else "at least one of them has changed"
+    note = "all of them as they were" if state == "unchanged" else "at least one of them has changed; listed as now"
     yield Link(
         level, f"{what}: all deciding files", model, digest, state, f"{len(others)} files; {note}", tuple(others)
     )

@@ -206,7 +206,7 @@ def conclude(workspace: Workspace, outcome, *, seconds: float) -> None:
     say_undelivered(outcome.undelivered)
     audited = workspace.audit
     work = [f"{outcome.forward_passes} forward passes"] if audited.tells_of_encoders else []
-    work += [f"{outcome.generated:,} answers generated"] if audited.generate else []
+    work += [f"{outcome.generated:,} new answers"] if audited.generate else []
     console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")

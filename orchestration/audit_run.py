@@ -218,7 +218,7 @@ class AuditRun:
         plan = plan_generation(workspace, list(slices_of))
         plan.require(workspace.audit.generation.limit)
         if any(self._plan.out_of_date("answers", f"{m}|{name}") for m, listed in slices_of.items() for name in listed):
-            self._console.print(f"to generate: {plan.summary}", highlight=False)
+            self._console.print(f"still to come: {plan.summary}", highlight=False)
 
     def _answered(self, models: Sequence[str | None]) -> list[str | None]:
         """Return the models none of whose slices failed; of the others say so."""

@@ -67,11 +67,8 @@ def print_explanation(explanation: Explanation, *, console: Console) -> None:
             console.print(f"{safe(link.what)}: {safe(shown)}", style="dim", highlight=False)
     lost = damaged(explanation.chain)
     for link in lost:
-        console.print(
-            f"{STATES[link.state]}: {safe(link.what)} {safe(link.name)}: {safe(link.note)}",
-            style="red",
-            highlight=False,
-        )
+        note = f": {safe(link.note)}" if link.note else ""
+        console.print(f"{STATES[link.state]}: {safe(link.what)} {safe(link.name)}{note}", style="red", highlight=False)
     if not lost:
         console.print("Everything that could be checked is what this number was computed from.", highlight=False)
     console.print(f"\nThe images that move it most. {safe(explanation.influence.method)}", highlight=False)

@@ -336,7 +336,10 @@ def _read_npz(path: Path, column: str, vector: str) -> tuple[NDArray[Any], list[
                 with arrays.zip.open(member) as file:
                     read.append(npy.read_array(file, allow_pickle=False))
             vectors, stored = read
-            return vectors, [str(name) for name in stored.reshape(-1).tolist()]
+            return vectors, [
+                name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+                for name in stored.reshape(-1).tolist()
+            ]
         except _DAMAGED as error:
             raise EncodingError("this npz cannot be read", where=path, found=_told(error)) from error
 

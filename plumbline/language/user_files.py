@@ -19,13 +19,17 @@ def _rows(
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, strict=strict)
             header = list(reader.fieldnames or ())
-            if missing := [name for name in columns if name not in header]:
-                raise ConfigError(
-                    f"the {what} lack a column",
-                    where=f"{path}, line 1",
-                    found=", ".join(header[:8]) or "nothing",
-                    expected=", ".join(missing),
-                )
+            for wrong, names in (
+                ("lack a column", [name for name in columns if name not in header]),
+                ("have a column twice", [name for name in columns if header.count(name) > 1]),
+            ):
+                if names:
+                    raise ConfigError(
+                        f"the {what} {wrong}",
+                        where=f"{path}, line 1",
+                        found=", ".join(header[:8]) or "nothing",
+                        expected=f"each once: {', '.join(names)}",
+                    )
             for row in reader:
                 yield f"{path}, line {reader.line_num}", [(row[name] or "").strip() for name in columns]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

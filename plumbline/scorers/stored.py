@@ -189,7 +189,7 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
         text; with the line.
     """
     rows = _scan(path)
-    names = _columns(path, rows.collect_schema().names(), columns or {})
+    names = _columns(path, _header(path, rows), columns or {})
     attributes = tuple(name for name in SCORED_ATTRIBUTES if name in names)
     try:
         _refuse_bad_values(path, rows, names, attributes)
@@ -228,10 +228,22 @@ def _refuse_compressed(path: Path) -> None:
             )  # fmt: skip
 
 
+def _header(path: Path, rows: pl.LazyFrame) -> list[str]:
+    """Return the names of the columns as the file has them: polars numbers those that a CSV has twice."""
+    _, *names = rows.collect_schema().names()
+    if _is_parquet(path):
+        return names
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        header = next(filter(None, csv.reader(file)), [])
+    if len(header) != len(names):
+        return names
+    return [written if name.startswith(f"{written}_duplicated_") else name for written, name in zip(header, names)]
+
+
 def _columns(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
     """Return what is read -> the file's name for it."""
     columns: dict[str, str] = {}
-    shown = ", ".join(names[1:])
+    shown = ", ".join(names)
     for what in (TEXT, TEXT_KEY, _TRUNCATED, *SCORED_ATTRIBUTES):
         same = [name for name in names if (name == wanted[what] if what in wanted else _plain(name) == what)]
         if len(same) > 1 or (what in wanted and not same):

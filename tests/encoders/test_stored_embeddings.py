@@ -58,6 +58,10 @@ def opened(folder, **settings):
     return load_encoder(files, Placement.choose(device="cpu"))
 
 
+def as_npz_of_bytes(folder):
+    np.savez(folder / "images.npz", image_path=np.array(PATHS, dtype=bytes), embedding=VECTORS)
+
+
 def as_npz(folder):
     np.savez(folder / "images.npz", image_path=np.array(PATHS), embedding=VECTORS)
 
@@ -72,6 +76,7 @@ LAYOUTS = {
     "keys of a webdataset": lambda f: clip_retrieval(f, [p[-5] for p in PATHS], VECTORS, cut=2),
     "a folder for the dataset": lambda f: clip_retrieval(f / "faces", PATHS, VECTORS),
     "npz": as_npz,
+    "npz with names as bytes": as_npz_of_bytes,
     "Parquet by sha256 in another order": as_parquet,
 }
 

@@ -166,7 +166,7 @@ def test_a_second_audit_asks_nothing_and_gives_the_same_table(poisoned):
     (looked,) = server.sent[asked:]
     assert looked.text == "Hello" and looked.body["max_tokens"] == 1, "what the endpoint is, and nothing else"
     assert home.table_sha256() == before
-    assert "0 answers generated" in output
+    assert "0 new answers" in output
 
 
 def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):

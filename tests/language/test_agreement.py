@@ -107,6 +107,7 @@ def test_annotations_are_read_with_their_lines(written):
     [
         ("text_id,label\n", ["line 1", "sheet, annotator"]),
         ("", ["line 1", "nothing"]),
+        ("sheet,text_id,annotator,label,label\n", ["column twice", "line 1", "label"]),
         (HEADER, ["no annotations", "sample-annotations"]),
         (lines(("personality", "k", "a", "1"), ("toxicity", "k", "a", "1")), ["line 3", "toxicity", "judge"]),
         (lines(("judge", "k", "a", "yes")), ["line 2, column label", "yes", "0 (no) or 1 (yes)"]),

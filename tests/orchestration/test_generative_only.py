@@ -45,7 +45,7 @@ def test_the_end_of_an_audit_tells_of_answers_alone(workspace, capsys):
     keep_findings(workspace.lake, table, scorecard(table, reading), reading)
     conclude(workspace, Outcome(generated=1234), seconds=7)
     told = capsys.readouterr().out
-    assert "1,234 answers generated, 7 s" in told and "forward passes" not in told
+    assert "1,234 new answers, 7 s" in told and "forward passes" not in told
     assert "Findings, the strongest" in told and "interval" in told and "probes" not in told
 
 

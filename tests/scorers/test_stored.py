@@ -144,6 +144,8 @@ def test_digests_are_checked(tmp_path):
         ("answer,toxicity\na,0.5\n", ("lack a column", "answer, toxicity", "`columns`")),
         ("text,threat\na,0.5\n", ("lack a column", "toxicity, insult")),
         ("text,toxicity,TOXICITY\na,0.5,0.5\n", ("two columns for `toxicity`",)),
+        ("text,toxicity,toxicity\na,0.5,0.6\n", ("two columns for `toxicity`", "text, toxicity, toxicity")),
+        ("\ntext,toxicity,text\na,0.5,b\n", ("two columns for `text`",)),
         ("", ("cannot be read",)),
         (b"text,toxicity\n\xff\xfe,0.5\n", ("cannot be read",)),
         ("text,toxicity\na,0.5,0.6,0.7\n", ("cannot be read",)),
