@@ -53,7 +53,9 @@ def test_a_checkpoint_is_compared_file_by_file(workspace, tmp_path):
     assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["unchanged", "changed"]
     with files.weights[0].open("ab") as weights:
         weights.write(b"\0")
-    assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["changed", "changed"]
+    links = list(checkpoint_links(workspace, 4, "clip", *recorded))
+    assert states(links) == ["changed", "changed"] and links[0].digest == recorded[0]
+    assert links[0].note == f"now sha256 {workspace.checkpoint('clip').weights_sha256[:12]}"
     shutil.rmtree(tmp_path / "clip")
     links = list(checkpoint_links(workspace, 4, "clip", *recorded))
     assert states(links) == ["gone"] and "not on this disk" in links[0].note
