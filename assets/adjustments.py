@@ -42,8 +42,7 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     seed, confidence = audit.statistics.seed, audit.statistics.confidence
     fitted = Adjustments()
     if cell is not None:
-        required = [name for name, named in audit.mitigated[stored.dataset, stored.model].items() if named]
-        fitted = fit_adjustments(cell, adjustments, required=required, seed=seed)
+        fitted = fit_adjustments(cell, adjustments, seed=seed)
     ablated = ablations(cell, adjustments, seed=seed, confidence=confidence)
     arrays: dict[str, NDArray[Any]] = {}
     details: dict[str, dict[str, dict[str, str]]] = {}

@@ -1,20 +1,22 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from assets.stored_predictions import held_by, left_out_of_stored, require_held
-from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, shows_mitigation, zero_shot_suite
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, zero_shot_suite
 from plumbline.checkpoints.addresses import STORED
+from plumbline.config.audit import Audit
 from plumbline.datasets.records import Declaration, Entry
 from plumbline.digests import digest_json
-from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require, require_suites
+from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require_suites
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
-from plumbline.errors import ConfigError, PlumblineError
-from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.cells import SUITES, may_adjust
+from plumbline.errors import PlumblineError
+from plumbline.mitigations.possible import is_judged, require_possible
 from plumbline.mitigations.settings import METHODS, MitigationSettings
-from plumbline.reasons import in_words, joined, reason
+from plumbline.reasons import reason
 from plumbline.recording import unrecorded
+from plumbline.report import AbsentCell
 from resources.workspace import Workspace
 
 
@@ -89,48 +91,47 @@ def unusable_encoders(workspace: Workspace) -> dict[str, PlumblineError]:
         except PlumblineError as error:
             wrong[encoder] = {str(error): error}
     for dataset, encoder in audit.cells:
-        for require_possible in (require_answered, require_mitigations):
+        for require_able in (require_answered, require_mitigations):
             try:
                 if encoder in families:
-                    require_possible(workspace, dataset, encoder, family=families[encoder])
+                    require_able(workspace, dataset, encoder, family=families[encoder])
             except PlumblineError as error:
                 wrong.setdefault(encoder, {}).setdefault(str(error), error)
     return {encoder: PlumblineError.all_of([*errors.values()]) for encoder, errors in wrong.items()}
 
 
-def left_out(workspace: Workspace) -> dict[tuple[str, str], str]:
-    """Return (dataset, encoder) -> why suites or mitigations have no numbers there, where images were seen elsewhere.
+class LeftOut(NamedTuple):
+    """Where images were seen elsewhere: why suites have no numbers, and why mitigations are not tried."""
+
+    suites: list[AbsentCell]
+    mitigations: list[AbsentCell]
+
+
+def left_out(workspace: Workspace) -> LeftOut:
+    """Return what is not computed where images were seen elsewhere, with the reasons.
 
     Raises
     ------
     CheckpointError
         If there is nothing stored at an address.
     """
-    reasons_of = {}
-    for dataset, model in workspace.audit.cells:
-        entry = workspace.audit.encoders[model]
+    audit, absent = workspace.audit, LeftOut([], [])
+    for dataset, model in audit.cells:
+        entry = audit.encoders[model]
         if not entry.address.startswith(STORED):
             continue
         path = workspace.checkpoint_folder(entry.address)
         family = FAMILIES[stored_family(path, entry.embeddings or EmbeddingsSettings())]
         wanted = [*_asked_suites(workspace, dataset, model, family=family)]
         answered = {suite.id for suite in cell_suites(workspace, dataset, model, family=family)}
-        lacking = [suite for suite in wanted if suite.id not in answered]
-        audit = workspace.audit
-        untried = [
-            name
-            for name in audit.mitigated.get((dataset, model), ())
-            if not METHODS[audit.mitigations[name].method].needs <= family.offers
-        ]
-        reasons = joined(
-            left_out_of_stored(workspace, model, lacking, family=family) if lacking else None,
-            reason("needs_model", mitigations=untried)
-            if untried and Capability.EMBED_IMAGES in family.offers
-            else None,
-        )
-        if reasons:
-            reasons_of[dataset, model] = str(in_words(reasons))
-    return reasons_of
+        if lacking := [suite for suite in wanted if suite.id not in answered]:
+            why = left_out_of_stored(workspace, model, lacking, family=family)
+            absent.suites.append(AbsentCell(model, dataset, str(why)))
+        untried = [name for name in audit.mitigated.get((dataset, model), ()) if not _is_offered(audit, name, family)]
+        if untried and Capability.EMBED_IMAGES in family.offers:
+            why = reason("needs_model", mitigations=untried)
+            absent.mitigations.append(AbsentCell(model, dataset, str(why)))
+    return absent
 
 
 def cell_mitigations(
@@ -138,17 +139,18 @@ def cell_mitigations(
 ) -> dict[str, MitigationSettings]:
     """Return id -> settings of the mitigations that the audit file tries on a cell.
 
-    Those that it names, and by default all that the family allows; none where no suite shows what they change.
+    Those that it names, and by default all that the family allows; none where no suite shows what they change. What
+    needs a model is not tried on stored embeddings: `left_out` says so.
     """
     audit = workspace.audit
     tried = audit.mitigated.get((dataset, model), {})
     if not tried:  # no prompt decides anything then
         return {}
-    judged = _is_judged(workspace, dataset, model, family)
+    judged = is_judged(cell_suites(workspace, dataset, model, family=family))
     return {
         name: audit.mitigations[name]
         for name, named in tried.items()
-        if named or (judged and METHODS[audit.mitigations[name].method].needs <= family.offers)
+        if (named and not _needs_model(workspace, model, name, family)) or (judged and _is_offered(audit, name, family))
     }
 
 
@@ -158,37 +160,26 @@ def require_mitigations(workspace: Workspace, dataset: str, model: str, *, famil
     Raises
     ------
     ConfigError
-        If the encoder's family lacks what it needs, or no suite of the cell would show what it changes.
+        As `require_possible` does.
     """
     audit = workspace.audit
-    judged = _is_judged(workspace, dataset, model, family)
     for name, named in audit.mitigated.get((dataset, model), {}).items():
-        if not named:
-            continue
-        require(family, METHODS[audit.mitigations[name].method].needs, f"the mitigation `{name}`")
-        if not judged:
-            raise ConfigError(
-                f"nothing would show what the mitigation `{name}` changes",
+        if named and not _needs_model(workspace, model, name, family):
+            require_possible(
+                name,
+                audit.mitigations[name],
+                cell_suites(workspace, dataset, model, family=family),
+                family=family,
+                labels=audit.grouped_by(dataset),
                 where=f"{dataset}|{model}",
-                found="no outcome suite and no Trident suite",
-                expected="a suite such as crime, communion, agency or trident for the same dataset and encoder",
-            )
-        settings = audit.mitigations[name]
-        suites = cell_suites(workspace, dataset, model, family=family)
-        labels = audit.grouped_by(dataset)
-        if isinstance(settings, LogitAdjustmentSettings) and not any(
-            may_adjust(suite, settings, labels=labels) for suite in suites
-        ):
-            raise ConfigError(
-                f"the mitigation `{name}` has nothing to be fitted on",
-                where=f"{dataset}|{model}",
-                found=f"suites {', '.join(suite.id for suite in suites)}; labels {', '.join(sorted(labels)) or 'none'}",
-                expected="labels of race and gender, and crime or an own suite with candidates of the category "
-                f"`demographic`; or {SUITES[settings.candidates]}",
-                hint="leave it out for this dataset, or ask such a suite",
             )
 
 
-def _is_judged(workspace: Workspace, dataset: str, model: str, family: Family) -> bool:
-    """Return whether a suite of the cell shows what a mitigation changes."""
-    return any(shows_mitigation(s.id, s.family) for s in cell_suites(workspace, dataset, model, family=family))
+def _is_offered(audit: Audit, name: str, family: Family) -> bool:
+    return METHODS[audit.mitigations[name].method].needs <= family.offers
+
+
+def _needs_model(workspace: Workspace, model: str, name: str, family: Family) -> bool:
+    """Return whether a mitigation is left out of what is stored: it embeds texts of its own."""
+    audit = workspace.audit
+    return audit.encoders[model].address.startswith(STORED) and not _is_offered(audit, name, family)

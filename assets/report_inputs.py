@@ -46,7 +46,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
     ]
     used = (*audit.used_encoders, audit.labeller)
     encoders = [e for e in audit.encoders if e in used and workspace.lake.committed("text_embeddings", partition=e)]
-    asked = _asked(workspace, table)
+    asked, stored = _asked(workspace, table), left_out(workspace)
     return ReportInputs(
         audit=AuditSummary(
             audit_id=table.details["audit_id"],
@@ -66,11 +66,8 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
         ),
         datasets=tuple(_dataset(workspace, dataset, asked.get(dataset, ())) for dataset in datasets),
         encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),
-        absent=(
-            *(AbsentCell(**cell) for cell in table.details["absent"]),
-            *(AbsentCell(model, dataset, reason) for (dataset, model), reason in left_out(workspace).items()),
-        ),
-        not_tried=tuple(AbsentCell(**cell) for cell in _not_tried(workspace, table)),
+        absent=(*(AbsentCell(**cell) for cell in table.details["absent"]), *stored.suites),
+        not_tried=(*(AbsentCell(**cell) for cell in _not_tried(workspace, table)), *stored.mitigations),
         provenance=workspace.lake.read_table("provenance"),
         planted_truth=_planted(workspace),
         geometry=_geometry(workspace, encoders),

@@ -127,9 +127,8 @@ class _Bench:
         )
 
     def fit(self, settings_of: dict[str, TextMitigationSettings]) -> FittedTexts:
-        """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
+        """Fit every mitigation that is asked for; where nothing can train one it is left out with the reason."""
         workspace, where = self.stored.workspace, self.stored.partition
-        named = workspace.audit.mitigated[self.stored.dataset, self.stored.model]
         context = FitContext(
             encoder=self.encoder,
             embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
@@ -145,7 +144,6 @@ class _Bench:
             records=self.records,
             texts=self.texts,
             features=self.features,
-            required=[name for name in settings_of if named[name]],
             progress_of=lambda name: progress_of(f"{where}: training {name}"),
             where=where,
         )

@@ -1,6 +1,7 @@
 """What `plumbline plan` shows: what an audit would still embed and ask, how long, and what it costs."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -65,8 +66,8 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
         print_detectable(
             planned_power(workspace.audit.cells, recorded_groups(workspace), rate=rate, suite=workspace.suite), rate
         )
-        for (dataset, encoder), reason in left_out(workspace).items():
-            say(f"{dataset} | {encoder}: {reason}")
+        for each in chain.from_iterable(left_out(workspace)):
+            say(f"{each.dataset} | {each.model}: {each.reason}")
     if workspace.audit.designs:
         _print_generation(workspace, absent, tokens)
     _print_reproduction(workspace)

@@ -80,6 +80,14 @@ _LEFT_OVER = (
     "tokenizer_file", "special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file",
 )  # fmt: skip
 _LEFT_OVER_VOCABULARIES = ("vocab_file", "merges_file")
+# Where a class is named, transformers takes any of its own, and builds a model too, of whatever size. Those that begin
+# with Auto and Rag open others.
+_TOKENIZERS = re.compile(r"(?!Auto|Rag)\w*(Tokenizer(Fast|Legacy)?|TokenizersBackend|PythonBackend|CommonBackend)")
+_PROCESSORS = re.compile(r"(?!Auto)\w*(Processor(Fast|Pil)?|FeatureExtractor)")
+_PROCESSOR_KEYS = (
+    "processor_class", "image_processor_type", "video_processor_type", "audio_processor_type", "feature_extractor_type",
+)  # fmt: skip
+_CLASSES_OF = {"tokenizer_class": _TOKENIZERS} | dict.fromkeys(_PROCESSOR_KEYS, _PROCESSORS)
 _OF_TIMM = ("model_args", "backbone_kwargs")  # what timm's `create_model` is given, paths of weights among it
 # A name of a timm model may begin with where another configuration of it lies. These keys hold such names today.
 _NAMES_OF_TIMM = ("architecture", "backbone")
@@ -376,6 +384,13 @@ def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> 
                     where=path,
                     found=f"{key}: {value}",
                     expected="a checkpoint of one of transformers' own architectures, in plain float weights",
+                )
+            if key in _CLASSES_OF and value is not None and not _CLASSES_OF[key].fullmatch(str(value)):
+                raise CheckpointError(
+                    "this checkpoint names a class that is no tokenizer or processor",
+                    where=path,
+                    found=f"{key}: {value}",
+                    expected="a class of tokenizers or of processors, such as CLIPTokenizer or CLIPImageProcessor",
                 )
             if path.name != TRANSFORMERS_CONFIG and _names_a_file(
                 key, value, folder, of_special_tokens=path.name == _SPECIAL_TOKENS

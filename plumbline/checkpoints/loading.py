@@ -130,7 +130,7 @@ def modest_images(folder: Path) -> Iterator[None]:
     CheckpointError
     """
     try:
-        with memory_limited(_ROOM):
+        with memory_limited(ROOM):
             yield
     except Exception as error:
         if not _is_of_memory(error):
@@ -139,7 +139,7 @@ def modest_images(folder: Path) -> Iterator[None]:
             "the image processor of this checkpoint makes more of a small image than any model needs",
             where=folder,
             found=str(error).partition("\n")[0] or type(error).__name__,
-            expected=f"at most {_ROOM >> 30} GiB of memory taken",
+            expected=f"at most {ROOM >> 30} GiB of memory taken",
         ) from error
 
 
@@ -208,6 +208,20 @@ def _remedy(error: Exception, *, damaged: bool) -> str | None:
     if damaged:
         return "the weights file is cut short or damaged: copy or fetch the checkpoint again"
     return "a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None
+
+
+def pretrained(auto_class: Any, folder: Path, **options: Any) -> Any:
+    """Return the tokenizer or processor that transformers reads from a folder, within a limit of memory.
+
+    Parameters
+    ----------
+    auto_class : class of transformers
+        Such as `AutoTokenizer`.
+    options
+        Further options of its `from_pretrained`.
+    """
+    with memory_limited(ROOM):
+        return auto_class.from_pretrained(folder, **options, **FROM_DISK)
 
 
 def whole_model(
@@ -318,8 +332,8 @@ _SHOWN = 5
 _MOVED = ("model", "language_model")
 """Parts of names that are elsewhere in a later release: `language_model.model.norm`, `model.language_model.norm`."""
 
-_ROOM = 4 << 30
-"""Bytes that a model may take while it is built without numbers."""
+ROOM = 4 << 30
+"""Bytes that building a model, reading a tokenizer or processor, or a first image may take."""
 
 Sizes = dict[str, list[int]]
 """Name of a weight -> its shape."""
@@ -396,7 +410,7 @@ def built_without_numbers(build: Callable[[], torch.nn.Module]) -> torch.nn.Modu
     """Build a model whose weights have shapes and take no memory; some compute tables of positions all the same."""
     import torch
 
-    with safetensors_alone(), torch.device("meta"), memory_limited(_ROOM):
+    with safetensors_alone(), torch.device("meta"), memory_limited(ROOM):
         return build()
 
 
@@ -410,7 +424,7 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
                 "the configuration makes a model that takes more memory than it may while it is built",
                 where=folder,
                 found=str(error).partition("\n")[0] or type(error).__name__,
-                expected=f"at most {_ROOM >> 30} GiB before weights are read",
+                expected=f"at most {ROOM >> 30} GiB before weights are read",
             ) from error
         # Some models compute while they are built: what is wrong with such a one, loading says.
         return {}

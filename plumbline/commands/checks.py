@@ -11,7 +11,7 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, load_suite
 from plumbline.checkpoints.addresses import STORED, parse_address
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.commands.places import dataset_place, here
@@ -21,7 +21,7 @@ from plumbline.config.entries import Predictions
 from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.datasets.preview import LOOKED_AT, Preview, preview, refused_words
 from plumbline.datasets.records import UnmappedValues
-from plumbline.encoders.families import Family
+from plumbline.encoders.families import Family, answers
 from plumbline.encoders.folders import CONFIGURATIONS
 from plumbline.encoders.plan import architecture_summary
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_contents, stored_images
@@ -30,6 +30,8 @@ from plumbline.encoders.text_lengths import text_lengths
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
 from plumbline.generators.design import compared_by
 from plumbline.metrics.disparities import PlannedPower, planned_power
+from plumbline.mitigations.possible import require_possible, why_not_fitted
+from plumbline.mitigations.settings import METHODS
 from plumbline.report.vocabulary import attribute_title, group_title, listed
 from plumbline.statistics.power import LEAST_EVENTS
 
@@ -70,11 +72,10 @@ def print_checks(
         failing += len(previews[dataset].failing)
         if dataset in audit.asked_datasets:
             failing += _print_compared_by(audit, dataset, previews[dataset])
-    encoders = {
-        encoder: wrong or _wrong_stored(audit, encoder, previews, home=home)
-        for encoder, wrong in wrong_encoders(audit, home=home).items()
-    }
-    failing += _print_models({**encoders, **(generators or {})})
+    failing += _print_models(
+        {encoder: _wrong_encoder(audit, encoder, previews, home=home) for encoder in audit.used_encoders}
+        | dict(generators or {})
+    )
     if not (audit.cells or audit.designs):
         say("`audit` asks nothing that these models and datasets can answer", style="red")
         failing += 1
@@ -122,29 +123,63 @@ def require_undoomed(doomed: Mapping[str, list[str]], audit: Audit, path: Path) 
         say(f"will be refused: {one}", style="red")
 
 
-def wrong_encoders(audit: Audit, *, home: Path) -> dict[str, str]:
-    """Return every encoder that is asked something -> what is wrong with it; no weights are loaded.
+def _wrong_encoder(audit: Audit, encoder: str, previews: Mapping[str, Preview], *, home: Path) -> str:
+    """Return what is wrong with an encoder, or with what it is asked, empty if nothing; no weights are loaded."""
+    entry, fetched = audit.encoders[encoder], home / "checkpoints"
+    try:
+        folder = parse_address(entry.address, project=here()).folder_in(fetched)
+        if not entry.address.startswith(STORED):
+            of = f"encoder `{encoder}`"
+            kept = fetched / CONVERTED
+            folder = readable_folder(folder, of, kept=kept, model=entry.model, project=here())
+            place = parse_address(f"local-dir:{folder}", project=here())
+            place.folder_with(CONFIGURATIONS, fetched=fetched, what=of, fetch=f"`plumbline fetch {encoder}`")
+        summary = architecture_summary(
+            encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=home / "sizes"
+        )
+        wrong = [
+            _too_long(audit, encoder, summary.family, folder),
+            _wrong_stored(audit, encoder, previews, home=home),
+            _wrong_mitigations(audit, encoder, summary.family, previews),
+        ]
+    except PlumblineError as error:
+        return str(error)
+    return "\n".join(filter(None, wrong))
 
-    An encoder with which nothing is wrong has an empty text.
-    """
-    wrong = {}
-    for encoder in audit.used_encoders:
-        entry, fetched = audit.encoders[encoder], home / "checkpoints"
-        try:
-            folder = parse_address(entry.address, project=here()).folder_in(fetched)
-            if not entry.address.startswith(STORED):
-                of = f"encoder `{encoder}`"
-                kept = fetched / CONVERTED
-                folder = readable_folder(folder, of, kept=kept, model=entry.model, project=here())
-                place = parse_address(f"local-dir:{folder}", project=here())
-                place.folder_with(CONFIGURATIONS, fetched=fetched, what=of, fetch=f"`plumbline fetch {encoder}`")
-            summary = architecture_summary(
-                encoder, entry.address, folder, family=entry.family, embeddings=entry.embeddings, sizes=home / "sizes"
-            )
-            wrong[encoder] = _too_long(audit, encoder, summary.family, folder)
-        except PlumblineError as error:
-            wrong[encoder] = str(error)
-    return wrong
+
+def _wrong_mitigations(audit: Audit, encoder: str, family: Family, previews: Mapping[str, Preview]) -> str:
+    """Return which mitigations that the audit file names are not possible, and print which will not be tried."""
+    wrong, stored = [], audit.encoders[encoder].address.startswith(STORED)
+    for (dataset, model), tried in audit.mitigated.items():
+        if model != encoder or dataset not in previews:
+            continue
+        suites, where = _suites_of(audit, dataset, encoder, family), f"{dataset}|{encoder}"
+        for name in [name for name, named in tried.items() if named]:
+            settings = audit.mitigations[name]
+            if stored and not METHODS[settings.method].needs <= family.offers:
+                why = "it needs a model"
+            else:
+                try:
+                    labels = audit.grouped_by(dataset)
+                    require_possible(name, settings, suites, family=family, labels=labels, where=where)
+                except ConfigError as error:
+                    wrong.append(str(error))
+                    continue
+                why = why_not_fitted(settings, suites, previews[dataset].records)
+            if why:
+                say(f"{where}: the mitigation `{name}` will not be tried: {why}", style="yellow")
+    return "\n".join(dict.fromkeys(wrong))
+
+
+def _suites_of(audit: Audit, dataset: str, encoder: str, family: Family) -> list[Suite]:
+    """Return the suites that an encoder is asked of a dataset, but for accuracy on classes."""
+    classes, wording = audit.declarations[dataset].class_set, audit.encoders[encoder].wording or family.wording
+    suites = [
+        load_suite(name, classes=classes, wording=wording) if name in TRIDENT_SUITES else audit.suite(name)
+        for name in audit.cells.get((dataset, encoder), ())
+        if name != ZERO_SHOT
+    ]
+    return [suite for suite in suites if (dataset, encoder, suite.id) in audit.named or answers(family, suite)]
 
 
 def _too_long(audit: Audit, encoder: str, family: Family, folder: Path) -> str:

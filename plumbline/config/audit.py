@@ -206,7 +206,8 @@ class Audit(Part):
         """Return (dataset, encoder) -> id of each mitigation that is tried on it -> whether an entry names it.
 
         An entry without `mitigations` means every one that the encoder and the dataset allow, if it asks for a suite
-        that shows what they change; a named one must be possible.
+        that shows what they change. A named one must be possible for the model and the suites; where the images allow
+        no fit it is left out with the reason, as every other.
         """
         joined: dict[tuple[str, str], dict[str, bool]] = {}
         for entry in self.audit:

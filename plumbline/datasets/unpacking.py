@@ -8,6 +8,7 @@ comes out, or nothing.
 from __future__ import annotations
 
 import bz2
+import errno
 import fcntl
 import gzip
 import io
@@ -283,6 +284,8 @@ _COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
 
 def _opened(archive: Path) -> _BoundedReader:
     try:
+        if archive.is_fifo():  # it waits until somebody writes
+            raise OSError(errno.EINVAL, "it is a pipe")
         return _BoundedReader(io.FileIO(archive))
     except OSError as error:
         raise _refusal(

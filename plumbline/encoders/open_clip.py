@@ -25,7 +25,7 @@ from plumbline.checkpoints.folders import (
     require_files,
     require_modest,
 )
-from plumbline.checkpoints.loading import built_without_numbers, loading, ready_libraries
+from plumbline.checkpoints.loading import ROOM, built_without_numbers, loading, memory_limited, ready_libraries
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.text_lengths import TokenCounter
 from plumbline.encoders.torch_encoder import (
@@ -214,7 +214,11 @@ class OpenClipEncoder(TorchEncoder):
         ready_libraries()
         import open_clip
 
-        with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
+        expected = "a tokenizer"
+        with (
+            loading("the tokenizer of this checkpoint could not be read", where=folder, expected=expected),
+            memory_limited(ROOM),
+        ):
             tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
         inner = getattr(tokenizer, "tokenizer", None)
 
@@ -289,7 +293,8 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
             address, precision="fp32", load_weights=False, pretrained_text=False
         )
         open_clip.load_checkpoint(model, str(files.weights[0]))
-        return model, transform, open_clip.get_tokenizer(address)
+        with memory_limited(ROOM):
+            return model, transform, open_clip.get_tokenizer(address)
 
 
 @contextmanager

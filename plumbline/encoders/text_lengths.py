@@ -63,12 +63,14 @@ def text_lengths(family: Family, folder: Path, texts: Sequence[str]) -> TextLeng
     CheckpointError
         If its tokenizer cannot be read.
     """
-    from plumbline.imports import import_class
-
     if family.stored:
         return None
+    from plumbline.checkpoints.loading import loading
+    from plumbline.imports import import_class
+
     counter: TokenCounter = import_class(family.adapter, below="plumbline.encoders").token_counter(folder)
-    tokens = {text: tuple(counter.tokens(text)) for text in texts}
+    with loading("the tokenizer of this checkpoint could not read a prompt", where=folder, expected="a tokenizer"):
+        tokens = {text: tuple(counter.tokens(text)) for text in texts}
     counted = {text: len(read) for text, read in tokens.items()}
     too_long = [LongText(text, n, _lost(text, counter)) for text, n in counted.items() if n > counter.limit]
     times = Counter(tokens.values())

@@ -16,6 +16,7 @@ from plumbline.checkpoints.loading import (
     built_without_numbers,
     loading,
     modest_images,
+    pretrained,
     ready_libraries,
     require_modest_strips,
     whole_model,
@@ -269,7 +270,7 @@ class TransformersEncoder(TorchEncoder):
         import transformers
 
         with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **FROM_DISK)
+            tokenizer = pretrained(transformers.AutoTokenizer, folder)
             config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
         return TokenCounter(lambda text: tokenizer([text])["input_ids"][0], cls.longest_text(config), cuts=False)
 
@@ -296,10 +297,10 @@ class TransformersEncoder(TorchEncoder):
                 may_be_left=lambda name: name.startswith(self.other_heads),
                 key_mapping=self.renamed or None,
             )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
+            tokenizer = pretrained(transformers.AutoTokenizer, files.folder)
             images = getattr(transformers, self.image_processor_class)
             options = {"backend": self.image_backend} if self.image_processor_class == "AutoImageProcessor" else {}
-            image_processor = images.from_pretrained(files.folder, **options, **FROM_DISK)
+            image_processor = pretrained(images, files.folder, **options)
             joined = getattr(transformers, processor_class)(image_processor=image_processor, tokenizer=tokenizer)
         return model, tokenizer, joined
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
+from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, pretrained, ready_libraries, whole_model
 from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
@@ -62,7 +62,7 @@ def load_tokenizer(files: GeneratorFiles, subfolder: str = "") -> Any:
     import transformers
 
     with _loading(files, "a tokenizer"):
-        return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **FROM_DISK)
+        return pretrained(transformers.AutoTokenizer, files.folder / subfolder)
 
 
 def load_images(files: GeneratorFiles) -> ImageProcessor:
@@ -76,7 +76,7 @@ def _image_processor(files: GeneratorFiles) -> Any:
     import transformers
 
     # The processors that run on torchvision give other pixels than those of the published results.
-    return transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
+    return pretrained(transformers.AutoImageProcessor, files.folder, backend="pil")
 
 
 def load_conversation(files: GeneratorFiles) -> Conversation:
@@ -88,7 +88,7 @@ def load_conversation(files: GeneratorFiles) -> Conversation:
     import transformers
 
     with _loading(files, "a processor of images and texts"):
-        processor = transformers.AutoProcessor.from_pretrained(files.folder, **FROM_DISK)
+        processor = pretrained(transformers.AutoProcessor, files.folder)
         try:
             processor.image_processor = _image_processor(files)
         except (ImportError, ValueError):

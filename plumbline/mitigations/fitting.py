@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -55,11 +55,10 @@ def fit_text_mitigations(
     records: pl.DataFrame,
     texts: Sequence[str],
     features: NDArray[np.float32],
-    required: Collection[str] = (),
     progress_of: Callable[[str], AbstractContextManager[Progress | None]] = lambda _: nullcontext(),
     where: str | None = None,
 ) -> FittedTexts:
-    """Fit mitigations of texts to a cell, and apply each to the cell's texts.
+    """Fit mitigations of texts to a cell, and apply each to the cell's texts; one that cannot be fitted is `absent`.
 
     Parameters
     ----------
@@ -71,8 +70,6 @@ def fit_text_mitigations(
         With `image_id` and `split`: no mitigation may be fitted on `judged_rows` of them.
     texts, features : sequence of m str, (m, d) float32
         The cell's texts with their features as the encoder gives them.
-    required : collection of str
-        Ids of the mitigations that must be fitted; any other that cannot be is `absent`.
     progress_of : callable, optional
         Gives the progress of one training by the mitigation's id.
     where : str, optional
@@ -82,8 +79,6 @@ def fit_text_mitigations(
     ------
     StorageError
         If a mitigation was fitted on judged images.
-    MetricError, EncodingError
-        If one that is required cannot be fitted, or leaves nothing of a text.
     """
     judged = set(records.filter(judged_rows(records))["image_id"])
     fits, mitigated, absent = {}, {}, {}
@@ -107,8 +102,6 @@ def fit_text_mitigations(
                     hint="try fewer attributes, or a larger calibration",
                 )
         except (MetricError, EncodingError) as error:
-            if name in required:
-                raise
             absent[name] = error.what
         else:
             fits[name], mitigated[name] = fitted, changed

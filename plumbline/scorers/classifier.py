@@ -24,6 +24,7 @@ from plumbline.checkpoints.loading import (
     built_without_numbers,
     clone_weights,
     loading,
+    pretrained,
     ready_libraries,
     require_sizes,
     whole_model,
@@ -363,7 +364,7 @@ class ClassifierScorer:
             build = partial(_architecture, transformers, files.folder)
             require_sizes(files.folder, files.weights, build, configuration=TRANSFORMERS_CONFIG)
             model = _model(transformers, files, self._dtype)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
+            tokenizer = pretrained(transformers.AutoTokenizer, files.folder)
         if tokenizer.pad_token_id is None:
             raise CheckpointError(
                 "this classifier's tokenizer has no token to pad with, so that texts cannot share a batch",

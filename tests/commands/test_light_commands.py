@@ -147,6 +147,29 @@ def test_an_audit_that_is_bound_to_fail_stops_before_it_embeds_in_the_words_of_c
     assert not (here / ".plumbline" / "embeddings").exists()
 
 
+@pytest.mark.parametrize(
+    ("columns", "method", "asks", "said", "code"),
+    [
+        ("sex", "saner", {"attribute": "gender"}, "will not be tried: no row is of a training split", 0),
+        ("sex", "logit_adjustment", {}, "has nothing to be fitted on", 2),
+        ("team", "logit_adjustment", {}, "fewer than two images carry the label of any demographic candidate", 0),
+        ("sex", "bias_prompts", {}, "nothing is wrong with its files", 0),
+    ],
+)
+def test_check_says_of_a_named_mitigation_that_it_cannot_be_tried(here, columns, method, asks, said, code):
+    run("init", "staff", "--model", CHECKPOINT)
+    content = yaml.safe_load((here / "audit.yaml").read_text())
+    of_map = content["datasets"]["staff"]["map"]
+    of_map["columns"] = {"gender": "sex"} | ({"race": "team"} if columns == "team" else {})
+    content["mitigations"] = {"mine": {"method": method} | asks}
+    content["audit"] = [{"suites": ["crime"], "mitigations": ["mine"]}]
+    (here / "audit.yaml").write_text(yaml.safe_dump(content))
+    checked = run("check")
+    told = " ".join(checked.stdout.split())
+    assert checked.exit_code == code and said in told, checked.stdout
+    assert ("Nothing stands against this audit." in told) == (code == 0)
+
+
 def test_what_only_images_tell_refuses_a_dataset_and_the_others_are_audited(here):
     """Too many broken files are found when they are read; another dataset, of the table alone refused, is not read."""
     run("init", "staff", "--model", CHECKPOINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import stat
 import tarfile
@@ -204,7 +205,12 @@ def test_an_archive_without_a_file_is_refused(kind: str, tmp_path: Path) -> None
 
 def test_an_archive_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder.zip").mkdir()
-    for name, found in (("absent.zip", "FileNotFoundError"), ("folder.zip", "IsADirectoryError")):
+    os.mkfifo(tmp_path / "pipe.zip")
+    for name, found in (
+        ("absent.zip", "FileNotFoundError"),
+        ("folder.zip", "IsADirectoryError"),
+        ("pipe.zip", "it is a pipe"),
+    ):
         said = rf"cannot be opened[\s\S]*{name}[\s\S]*{found}[\s\S]*do: +correct its path"
         assert_refused(tmp_path / name, said, tmp_path)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from tokenizers.models import WordLevel
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.checkpoints.folders import (
     _LEFT_OVER,
+    _PROCESSORS,
     _REFUSED,
+    _TOKENIZERS,
     TRANSFORMERS_ATTENTION,
     model_files,
     read_configuration,
@@ -331,6 +334,66 @@ def test_no_setting_of_a_processor_names_a_file_of_the_folder_or_beside_it(tmp_p
         refuse_code(folder)
     write(folder, "video_preprocessor_config.json", {"font": None, "overlay": "none of these"})
     refuse_code(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("tokenizer_config.json", "tokenizer_class", "LlamaModel"),
+        ("config.json", "tokenizer_class", "CLIPModel"),
+        ("tokenizer_config.json", "tokenizer_class", "RagTokenizer"),
+        ("tokenizer_config.json", "tokenizer_class", ["LlamaModel"]),
+        ("preprocessor_config.json", "image_processor_type", "RagRetriever"),
+        ("preprocessor_config.json", "feature_extractor_type", "LlamaForCausalLM"),
+        ("processor_config.json", "processor_class", "LlamaModel"),
+        ("video_preprocessor_config.json", "video_processor_type", "AutoModel"),
+    ],
+)
+def test_no_class_but_a_tokenizer_or_processor_is_named(folder, name, key, value):
+    """transformers would build the model of that name, as large as the configuration says."""
+    content = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+    for asks in ({key: value}, {"part": [{key: value}]}):
+        write(folder, name, content | asks)
+        with pytest.raises(CheckpointError, match=rf"no tokenizer or processor[\s\S]*{name}[\s\S]*{key}"):
+            located(folder)
+    write(folder, name, content | {key: None})
+    assert located(folder).family == "clip"
+
+
+@pytest.mark.slow  # it reads every module of transformers
+def test_the_classes_that_may_be_named_are_all_tokenizers_and_processors_of_this_transformers_and_no_others():
+    declare_missing_operators()
+    import transformers
+    from transformers.image_processing_base import ImageProcessingMixin
+    from transformers.models.auto import feature_extraction_auto, image_processing_auto, processing_auto
+    from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
+    from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPING_NAMES
+
+    bases = transformers.FeatureExtractionMixin, transformers.ProcessorMixin, ImageProcessingMixin
+    of = ((_TOKENIZERS, transformers.PreTrainedTokenizerBase), (_PROCESSORS, bases))
+    seen = Counter()
+    for name in dir(transformers):
+        try:
+            found = getattr(transformers, name)
+            loads = isinstance(found, type) and hasattr(found, "from_pretrained")
+        except ImportError:  # of a library that is not installed
+            continue
+        for pattern, base in of:
+            if loads and pattern.fullmatch(name):
+                assert issubclass(found, base), name
+                seen[pattern] += 1
+    assert min(seen.values()) > 50
+    assert {name for name in TOKENIZER_MAPPING_NAMES.values() if name and not _TOKENIZERS.fullmatch(name)} == {
+        "RagTokenizer"
+    }
+    named = [
+        *image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES.values(), *VIDEO_PROCESSOR_MAPPING_NAMES.values(),
+        *processing_auto.PROCESSOR_MAPPING_NAMES.values(),
+        *feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING_NAMES.values(),
+    ]  # fmt: skip
+    for each in named:
+        for name in each.values() if isinstance(each, dict) else [each]:
+            assert name is None or _PROCESSORS.fullmatch(name), name
 
 
 @pytest.mark.parametrize("setting", [{"max_num_patches": 20_000}, {"max_image_tiles": 600}, {"min_patches": 20_000}])

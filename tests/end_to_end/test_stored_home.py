@@ -49,7 +49,7 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     home = make_home(
         tmp_path / "home",
         labeller=None,
-        mitigations={},
+        mitigations={"projection": {"method": "bias_prompts"}},
         statistics={"resamples": 200, "permutations": 200},
         datasets={
             "counted": {
@@ -70,7 +70,10 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
                 "embeddings": {"texts": f"stored:{tmp_path / 'embedded' / 'prompts'}"},
             },
         },
-        audit=[{"encoders": ["vendor"]}, {"encoders": ["vectors"], "datasets": ["people"]}],
+        audit=[
+            {"encoders": ["vendor"], "mitigations": []},
+            {"encoders": ["vectors"], "datasets": ["people"], "mitigations": ["projection"]},
+        ],
         lvlms={"speaker": {"answers": {"files": [str(tables / "said.jsonl")]}}},
         generate=[{"lvlms": ["speaker"], "datasets": ["people"], "prompts": ["characteristics"], "seeds": [0]}],
     )
@@ -78,6 +81,10 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     told = " ".join(output.split())
     assert code == 0 and "counted | vendor: not computed from stored predictions: agency, communion" in told, output
     assert "people | vectors: not computed from stored embeddings: agency, communion" in told, output
+    untried = "not tried on stored embeddings: projection"
+    assert untried in told
+    code, output = home.run("check")
+    assert code == 0 and "`projection` will not be tried: it needs a model" in " ".join(output.split()), output
     code, output = home.run("audit")
     assert code == 0, output
     lake = home.workspace.lake
@@ -93,7 +100,7 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     labels = lake.read_table("extended_records", partition="people")
     assert labels["auto_gender"].null_count() == 160
     page = home.workspace.report.read_text("utf-8")
-    assert "counts, no images" in page and "not computed from stored predictions" in page
+    assert "counts, no images" in page and "not computed from stored predictions" in page and untried in page
 
     # Another count: what depends on it is computed again.
     (tables / "counted.csv").write_text("race,person,thief,gorilla,all\nx,180,15,5,200\ny,194,5,1,200\n")

@@ -261,6 +261,31 @@ def demographic_labels(records: pl.DataFrame) -> pl.Series:
     return records.select(pl.concat_str(race, gender, separator=" ").alias("label"))["label"]
 
 
+def why_not_adjustable(suite: Suite, records: pl.DataFrame, *, rows: NDArray[np.bool_] | None = None) -> str:
+    """Return why an outcome suite cannot be adjusted on the images of a dataset; empty where it can.
+
+    Parameters
+    ----------
+    rows : (n,) bool, optional
+        The records that count; all where absent.
+    """
+    if not suite.columns("demographic"):
+        return f"no candidate of the suite `{suite.id}` says who is pictured"
+    if not {"race", "gender"} <= set(records.columns):
+        return "the dataset has no labels of race and gender"
+    codes = _demographic_codes(suite, records)
+    counted = codes[(codes >= 0) if rows is None else rows & (codes >= 0)]
+    if not counted.size or np.bincount(counted).max() < 2:
+        return "fewer than two images carry the label of any demographic candidate"
+    return ""
+
+
+def _demographic_codes(suite: Suite, records: pl.DataFrame) -> NDArray[np.int64]:
+    """Return each image's position among the demographic candidates of a suite, -1 where none names it."""
+    names = tuple(suite.candidates[i].id for i in suite.columns("demographic"))
+    return label_codes(demographic_labels(records), names)
+
+
 def outcome_adjustment(
     cell: AuditedCell, suite: str, settings: LogitAdjustmentSettings, *, seed: int
 ) -> LogitAdjustment | NotAdjustable:
@@ -290,15 +315,10 @@ def outcome_adjustment(
     logits = cell.logits.get(suite)
     if logits is None:
         return NotAdjustable(f"the cell has no logits of the suite `{suite}`")
+    if why := why_not_adjustable(logits.suite, cell.records, rows=cell.rows(suite)):
+        return NotAdjustable(why)
     classes = logits.suite.columns("demographic")
-    if not classes:
-        return NotAdjustable(f"no candidate of the suite `{suite}` says who is pictured")
-    if not {"race", "gender"} <= set(cell.records.columns):
-        return NotAdjustable("the dataset has no labels of race and gender")
-    names = tuple(logits.suite.candidates[i].id for i in classes)
-    codes = np.where(cell.rows(suite), label_codes(demographic_labels(cell.records), names), -1)
-    if np.bincount(codes[codes >= 0], minlength=len(names)).max() < 2:
-        return NotAdjustable("fewer than two images carry the label of any demographic candidate")
+    codes = np.where(cell.rows(suite), _demographic_codes(logits.suite, cell.records), -1)
     z, rows = _scaled(logits), np.flatnonzero(codes >= 0)
     # `fit_logit_adjustment` wants the classes first.
     order = np.array([*classes, *(i for i in range(z.shape[1]) if i not in classes)])
@@ -366,32 +386,9 @@ class Adjustments:
         return {name: fits[TRIDENT] for name, fits in self.fits.items() if TRIDENT in fits}
 
 
-def fit_adjustments(
-    cell: AuditedCell, settings_of: Mapping[str, LogitAdjustmentSettings], *, required: Collection[str] = (), seed: int
-) -> Adjustments:
-    """Fit logit adjustments to a cell, as `fit_suites` does each.
-
-    Parameters
-    ----------
-    settings_of : mapping of str to LogitAdjustmentSettings
-        By id.
-    required : collection of str
-        Ids of those that must have something to fit.
-
-    Raises
-    ------
-    MetricError
-        If one of these has not.
-    """
+def fit_adjustments(cell: AuditedCell, settings_of: Mapping[str, LogitAdjustmentSettings], *, seed: int) -> Adjustments:
+    """Fit logit adjustments, by id, to a cell, as `fit_suites` does each."""
     adjustments = Adjustments()
     for name, settings in settings_of.items():
-        fits, absent = fit_suites(cell, settings, seed=seed)
-        adjustments.fits[name], adjustments.absent[name] = fits, absent
-        if not fits and name in required:
-            raise MetricError(
-                f"the mitigation `{name}` has nothing to be fitted on",
-                where=f"{cell.dataset}|{cell.model}",
-                found="; ".join(f"{suite}: {why}" for suite, why in absent.items()) or "no suite",
-                hint="leave it out for this dataset",
-            )
+        adjustments.fits[name], adjustments.absent[name] = fit_suites(cell, settings, seed=seed)
     return adjustments
