@@ -130,7 +130,10 @@ def checkpoint_links(
         return
     state = compared(weights, files.weights_sha256)
     note = "" if state == "unchanged" else f"now sha256 {files.weights_sha256[:12]}"
-    yield Link(level, f"{what}: weights", str(files.weights[0]), weights, state, note)
+    several = f"{len(files.weights)} files, by their names and sha256: {files.folder}"
+    yield Link(
+        level, f"{what}: weights", str(files.weights[0]) if len(files.weights) == 1 else several, weights, state, note
+    )
     # What was recorded is the digest of the files' names and digests together.
     whole = digest_json([files.family, files.digest])
     others = [f"{name} sha256 {sha256}" for name, sha256 in files.deciding]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from orchestration.audit_file import workspace_of
@@ -20,7 +22,8 @@ def check_command(config: ConfigOption = None, rate: RateOption = 0.1) -> None:
     from resources.lvlms import wrong_models, wrong_scoring
 
     workspace = workspace_of(config)
-    wrong = wrong_models(workspace)
     mistakes = [*own_code_mistakes(workspace.audit, workspace.dataset_root), *wrong_scoring(workspace)]
-    if print_checks(workspace.audit, home=workspace.home, rate=rate, generators=wrong, mistakes=mistakes):
+    if print_checks(
+        workspace.audit, home=workspace.home, rate=rate, generators=partial(wrong_models, workspace), mistakes=mistakes
+    ):
         raise typer.Exit(2)

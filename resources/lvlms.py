@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,11 @@ from upath import UPath
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import require_unchanged
 from plumbline.commands.places import here
+from plumbline.datasets.preview import Preview
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import PlumblineError, StorageError
+from plumbline.errors import ConfigError, PlumblineError, StorageError
 from plumbline.generators.backend import Backend
+from plumbline.generators.design import asked_rows, pictured
 from plumbline.http.settings import read_key
 from plumbline.language.cell import Judge
 from plumbline.language.user_files import read_annotations, read_dictionaries
@@ -169,8 +171,14 @@ def unusable_models(workspace: Workspace) -> dict[str, PlumblineError]:
     return wrong
 
 
-def wrong_models(workspace: Workspace) -> dict[str, str]:
-    """Return every generative model that is asked anything -> what is wrong with its files, else an empty text."""
+def wrong_models(workspace: Workspace, previews: Mapping[str, Preview]) -> dict[str, str]:
+    """Return every generative model that is asked anything -> what is wrong with its files, else an empty text.
+
+    Parameters
+    ----------
+    previews : mapping of str to Preview
+        Dataset -> what was read of it: stored answers are held against its images.
+    """
     wrong = dict.fromkeys(workspace.audit.asked_models, "")
     for model in wrong:
         try:
@@ -178,10 +186,44 @@ def wrong_models(workspace: Workspace) -> dict[str, str]:
             if entry.address is not None:
                 readable_files(workspace, model)
             if entry.answers is not None:
-                workspace.stored_answers(model).require_readable()
+                _require_answered(workspace, model, previews)
         except PlumblineError as error:
             wrong[model] = str(error)
     return wrong
+
+
+def _require_answered(workspace: Workspace, model: str, previews: Mapping[str, Preview]) -> None:
+    """Refuse stored answers that cannot be read, or that lack questions about the images of a dataset.
+
+    Of answers that name images by their sha256, the images that were looked at are asked for.
+    """
+    audit, stored = workspace.audit, workspace.stored_answers(model)
+    stored.require_readable()
+    for dataset, entries in audit.designs_of(model).items():
+        if (seen := previews.get(dataset)) is None:
+            continue
+        by_path = model not in audit.base_llms and stored.names_any(seen.records["path"])
+        records = seen.records if by_path else seen.seen
+        if records is None or records.is_empty():
+            continue
+        # Which sets of an occupation are asked about goes by all their ids, of which those of pictures are not known.
+        whole = records["set_id"].null_count() == 0 and by_path
+        asked = [entry for entry in entries if whole or entry.sets_per_occupation is None]
+        try:
+            people = pictured(records, audit.declarations[dataset])
+        except ConfigError:  # of the dataset, which is told by itself
+            continue
+        stored.answered(
+            asked_rows(
+                people,
+                asked,
+                identity=stored.identity,
+                decoding=workspace.decoding(model),
+                root=workspace.dataset_root(dataset),
+                sees=model not in audit.base_llms,
+                articles=audit.generation.articles,
+            )
+        )
 
 
 def usable_version(workspace: Workspace, model: str) -> str:

@@ -185,10 +185,14 @@ class CheckpointFiles:
     def read(cls, name: str, folder: Path, contents: FolderContents, family: str, **more: Any) -> Self:
         """Digest the contents of a folder."""
         shas = {file: file_digest(path) for file, path in contents.deciding.items()}
-        parts = {path.name: shas[path.name] for path in contents.weights}
-        weights = next(iter(parts.values())) if len(parts) == 1 else digest_json(parts)
+        weights = weights_digest({path.name: shas[path.name] for path in contents.weights})
         deciding = tuple(sorted(shas.items()))
         return cls(name, folder, contents.weights, weights, digest_json(shas), family, deciding, **more)
+
+
+def weights_digest(parts: Mapping[str, str]) -> str:
+    """Return the digest of weights, given name -> sha256: of one file its own, of several that of names and sha256."""
+    return next(iter(parts.values())) if len(parts) == 1 else digest_json(parts)
 
 
 _LARGE = 1 << 26

@@ -183,8 +183,6 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
     ------
     CheckpointError
     """
-    from safetensors import SafetensorError
-
     try:
         with safetensors_alone():
             yield
@@ -200,14 +198,8 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
             # Of a missing key, or a failed assertion, the message alone says nothing.
             found=message if isinstance(error, _TOLD_BY_MESSAGE) and message else f"{name}: {message}".rstrip(": "),
             expected=expected,
-            hint=_remedy(error, damaged=isinstance(error, SafetensorError)),
+            hint="a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None,
         ) from error
-
-
-def _remedy(error: Exception, *, damaged: bool) -> str | None:
-    if damaged:
-        return "the weights file is cut short or damaged: copy or fetch the checkpoint again"
-    return "a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None
 
 
 def pretrained(auto_class: Any, folder: Path, **options: Any) -> Any:
@@ -259,19 +251,35 @@ def whole_model(
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    model, info = model_class.from_pretrained(
-        folder,
-        use_safetensors=True,
-        # Refused below, with names and sizes: transformers itself refers to a table that it has printed.
-        ignore_mismatched_sizes=True,
-        dtype=getattr(torch, dtype),
-        output_loading_info=True,
-        attn_implementation=attention or ("sdpa" if model_class._supports_sdpa else "eager"),
-        **FROM_DISK,
-        **options,
-    )
+    with weights_limited([weights] if weights.is_file() else sorted(weights.glob("*.safetensors"))):
+        model, info = model_class.from_pretrained(
+            folder,
+            use_safetensors=True,
+            # Refused below, with names and sizes: transformers itself refers to a table that it has printed.
+            ignore_mismatched_sizes=True,
+            dtype=getattr(torch, dtype),
+            output_loading_info=True,
+            attn_implementation=_attention_of(model_class, attention),
+            **FROM_DISK,
+            **options,
+        )
     require_every_weight(info, where=weights, of=of, may_be_left=may_be_left)
     return model
+
+
+def _attention_of(model_class: Any, attention: str | None) -> str:
+    return attention or ("sdpa" if model_class._supports_sdpa else "eager")
+
+
+@contextmanager
+def weights_limited(files: Sequence[Path]) -> Iterator[None]:
+    """Have this process take no more memory than a model of these safetensors files needs while it is loaded.
+
+    Sizes are compared before, but of a model that cannot be built without numbers.
+    """
+    stored = sum(math.prod(shape) for path in files for shape in _sizes_in(path).values())
+    with memory_limited(ROOM + (_TIMES * stored + _SPARE) * _BYTES):
+        yield
 
 
 def require_every_weight(
@@ -414,6 +422,17 @@ def built_without_numbers(build: Callable[[], torch.nn.Module]) -> torch.nn.Modu
         return build()
 
 
+def architecture_of(model_class: Any, folder: Path, *, attention: str | None = None) -> torch.nn.Module:
+    """Build a model of transformers without numbers, with the attention with which `whole_model` loads it."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    options = {"attn_implementation": _attention_of(model_class, attention), "dtype": torch.float32}
+    return built_without_numbers(lambda: build(config, **options))
+
+
 def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folder: Path) -> Sizes:
     """Return the sizes that the model has, of the weights that differ from them."""
     try:
@@ -426,7 +445,7 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
                 found=str(error).partition("\n")[0] or type(error).__name__,
                 expected=f"at most {ROOM >> 30} GiB before weights are read",
             ) from error
-        # Some models compute while they are built: what is wrong with such a one, loading says.
+        # Some models compute while they are built: what is wrong with such a one, loading says, `weights_limited`.
         return {}
     expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     # Masks and positions are in no file, and take memory all the same.
@@ -441,8 +460,8 @@ def _other_sizes(held: Sizes, architecture: Callable[[], torch.nn.Module], folde
     return differing
 
 
-_TIMES, _SPARE = 4, 1 << 26
-"""Numbers of a model for each of its files, where weights are shared between parts; and so many more."""
+_TIMES, _SPARE, _BYTES = 4, 1 << 26, 4
+"""Numbers of a model for each of its files, where weights are shared between parts; so many more; bytes of each."""
 
 
 def _require_in_proportion(expected: Sizes, held: Sizes, folder: Path) -> None:

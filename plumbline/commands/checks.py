@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def print_checks(
     *,
     home: Path,
     rate: float,
-    generators: Mapping[str, str] | None = None,
+    generators: Callable[[Mapping[str, Preview]], Mapping[str, str]] | None = None,
     mistakes: Sequence[object] = (),
 ) -> int:
     """Print what an audit will find, and return how many things are bound to make it fail.
@@ -52,8 +52,8 @@ def print_checks(
     ----------
     rate : float
         Share of images in an event, for what can be found.
-    generators : mapping of str to str, optional
-        Generative model -> what is wrong with it; nothing where nothing is.
+    generators : callable, optional
+        From what was read of the datasets to generative model -> what is wrong with it; nothing where nothing is.
     mistakes : sequence of errors or texts
         What else is known to be wrong.
     """
@@ -74,7 +74,7 @@ def print_checks(
             failing += _print_compared_by(audit, dataset, previews[dataset])
     failing += _print_models(
         {encoder: _wrong_encoder(audit, encoder, previews, home=home) for encoder in audit.used_encoders}
-        | dict(generators or {})
+        | dict(generators(previews) if generators else {})
     )
     if not (audit.cells or audit.designs):
         say("`audit` asks nothing that these models and datasets can answer", style="red")
@@ -277,12 +277,14 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
             if values is None
             else _unmapped_words(dataset, row["attribute"], values, least=seen.least_shown)
         )
-        if row["code"] == SMALL_GROUP and row["rows"] >= seen.least_shown:
+        of_cross = "×" in attribute_title(row["attribute"])
+        if row["code"] == SMALL_GROUP and row["rows"] >= seen.least_shown and not of_cross:
             # A large group is left out where it alone would tell who is in the small one.
             why += (
                 f"; name the values to compare in `datasets.{dataset}.map.values.{row['attribute']}` to keep the large"
             )
-        say(f"  {row['rows']:,} images are in no group of {attribute_title(row['attribute'])}: {why}")
+        both = " with labels of both" if of_cross else ""
+        say(f"  {row['rows']:,} images{both} are in no group of {attribute_title(row['attribute'])}: {why}")
     codes = seen.ungrouped.select("attribute", "code").to_dicts()
     for groups in seen.groups:
         if len(groups.names) < 2:

@@ -25,7 +25,14 @@ from plumbline.checkpoints.folders import (
     require_files,
     require_modest,
 )
-from plumbline.checkpoints.loading import ROOM, built_without_numbers, loading, memory_limited, ready_libraries
+from plumbline.checkpoints.loading import (
+    ROOM,
+    built_without_numbers,
+    loading,
+    memory_limited,
+    ready_libraries,
+    weights_limited,
+)
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.text_lengths import TokenCounter
 from plumbline.encoders.torch_encoder import (
@@ -289,10 +296,11 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
         _without_warnings(),
         loading("open_clip could not load this checkpoint", where=files.folder, expected=expected),
     ):
-        model, _, transform = open_clip.create_model_and_transforms(
-            address, precision="fp32", load_weights=False, pretrained_text=False
-        )
-        open_clip.load_checkpoint(model, str(files.weights[0]))
+        with weights_limited(files.weights):
+            model, _, transform = open_clip.create_model_and_transforms(
+                address, precision="fp32", load_weights=False, pretrained_text=False
+            )
+            open_clip.load_checkpoint(model, str(files.weights[0]))
         with memory_limited(ROOM):
             return model, transform, open_clip.get_tokenizer(address)
 

@@ -33,7 +33,7 @@ from pydantic import Field
 from plumbline.catalog.suites import Suite
 from plumbline.checkpoints.addresses import STORED, Address, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, file_digest
+from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, file_digest, weights_digest
 from plumbline.config.parts import Part
 from plumbline.datasets.indexes import described, read_table_rows, table_schema, whole_columns
 from plumbline.datasets.records import Refusal, printable
@@ -205,7 +205,7 @@ class StoredEmbeddingFiles(CheckpointFiles):
             encoder,
             path if path.is_dir() else path.parent,
             contents.weights,
-            digest_json(images),
+            weights_digest(images),
             digest_json([shas, read_as, of_texts.version if of_texts else None]),
             family,
             tuple(sorted(shas.items())),

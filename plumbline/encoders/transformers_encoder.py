@@ -13,7 +13,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
 from plumbline.checkpoints.loading import (
     FROM_DISK,
-    built_without_numbers,
+    architecture_of,
     loading,
     modest_images,
     pretrained,
@@ -259,9 +259,7 @@ class TransformersEncoder(TorchEncoder):
         ready_libraries()
         import transformers
 
-        model_class = getattr(transformers, cls.classes(folder).model)
-        config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
-        return built_without_numbers(lambda: model_class(config))
+        return architecture_of(getattr(transformers, cls.classes(folder).model), folder)
 
     @classmethod
     def token_counter(cls, folder: Path) -> TokenCounter:

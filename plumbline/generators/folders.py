@@ -20,7 +20,7 @@ from plumbline.checkpoints.folders import (
     read_configuration,
     transformers_contents,
 )
-from plumbline.checkpoints.loading import FROM_DISK, built_without_numbers, ready_libraries, require_sizes
+from plumbline.checkpoints.loading import architecture_of, ready_libraries, require_sizes
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
@@ -122,8 +122,15 @@ def _architecture(folder: Path, family: str) -> torch.nn.Module:
     import transformers
 
     model_class = getattr(transformers, class_of_model(family, _model_type(folder)))
-    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
-    return built_without_numbers(lambda: getattr(model_class, "from_config", model_class)(config))
+    return architecture_of(model_class, folder, attention=attention_of(family))
+
+
+ATTENTION = "sdpa"
+
+
+def attention_of(family: str) -> str | None:
+    """Return the attention that a family is loaded with; None where its class decides."""
+    return None if family == IMAGE_TEXT else ATTENTION
 
 
 def class_of_model(family: str, model_type: str) -> str:

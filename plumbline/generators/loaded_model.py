@@ -12,12 +12,11 @@ from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
 from plumbline.generators.families import GENERATOR_FAMILIES, IMAGE_TEXT
-from plumbline.generators.folders import GeneratorFiles, class_of_model
+from plumbline.generators.folders import ATTENTION, GeneratorFiles, attention_of, class_of_model
 from plumbline.generators.prompt_format import TURN_ENDS, Conversation, format_of
 from plumbline.images.decoding import DECODING_VERSION
 from plumbline.version import library_version
 
-ATTENTION = "sdpa"
 # What older versions of transformers saved beside the weights, and newer ones compute.
 _COMPUTED = ("position_ids", "rotary_emb.inv_freq")
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -48,7 +47,7 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
             weights=files.folder,
             of=model_class,
             may_be_left=lambda name: name.endswith(_COMPUTED),
-            attention=None if files.family == IMAGE_TEXT else ATTENTION,
+            attention=attention_of(files.family),
         )
     model = model.to(placement.device).eval().requires_grad_(False)
     if placement.device == "cpu":

@@ -111,6 +111,11 @@ class StoredAnswers:
             )
         return held, missing
 
+    def names_any(self, paths: Iterable[str]) -> bool:
+        """Return whether an answer names its image by one of some paths, and not by its sha256."""
+        named = {image for image, *_ in self._rows}
+        return not named.isdisjoint(paths)
+
     def surplus(self, used: int) -> int:
         """Return how many stored answers are not among so many used ones."""
         return len(self._rows) - used

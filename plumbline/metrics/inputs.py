@@ -69,10 +69,11 @@ def as_labels(groups: Any) -> list[Any]:
     if shape is not None and len(shape) != 1:
         raise MetricError("labels must be one an image", found=f"shape {tuple(shape)}", expected="(n,)")
     listed = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    return [None if _is_missing(label) else label for label in listed]
+    return [None if is_missing(label) else label for label in listed]
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
+    """Return whether a label says that there is none: None, nan, and pandas' NA and NaT."""
     # nan is the one thing that differs from itself; of pandas' NA nothing is known, not even that.
     return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
 

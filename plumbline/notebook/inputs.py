@@ -17,6 +17,7 @@ from plumbline.datasets.grouping import AGE_BANDS, UNGROUPED, into_bins
 from plumbline.datasets.records import EXTENDED_SCHEMA, LABEL_COLUMNS, printable, unsafe_characters
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError, EncodingError, ImageRejected, examples, suggestion
+from plumbline.metrics.inputs import is_missing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -451,7 +452,8 @@ def as_table(labels: Any) -> pl.DataFrame:
             return pl.from_pandas(labels.to_frame() if labels.ndim == 1 else labels)
         if isinstance(labels, Mapping):
             return pl.DataFrame({str(name): _listed(values) for name, values in labels.items()}, strict=False)
-        return pl.DataFrame(labels, strict=False, infer_schema_length=None)
+        rows = [{name: None if is_missing(value) else value for name, value in row.items()} for row in labels]
+        return pl.DataFrame(rows, strict=False, infer_schema_length=None)
     except (TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
         raise DatasetError(
             "labels must be a table",
@@ -462,7 +464,8 @@ def as_table(labels: Any) -> pl.DataFrame:
 
 
 def _listed(values: Any) -> Any:
-    return values if isinstance(values, pl.Series) else list(values)
+    # Among texts polars makes the text NaN of a nan, which is how pandas writes what is missing.
+    return values if isinstance(values, pl.Series) else [None if is_missing(value) else value for value in values]
 
 
 def _texts(column: pl.Series, kind: type[pl.DataType]) -> pl.Series:

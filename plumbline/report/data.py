@@ -194,7 +194,9 @@ def _without_group(dataset: DatasetSummary) -> Finding:
         # How many are in a group that is too small to be shown is not told: it would be told in another way.
         number = "" if SMALL_GROUP in rows["code"] or rows.height == 1 else ": {}"
         reasons = "; ".join(UNGROUPED[row["code"]] + number.format(count(row["rows"])) for row in rows.to_dicts())
-        parts.append(f"{count(lost)} have no group of {attribute} ({reasons})")
+        # Of a cross only those are counted that have both labels: the others are counted with the label they lack.
+        both = " more, with labels of both," if "×" in attribute else ""
+        parts.append(f"{count(lost)}{both} have no group of {attribute} ({reasons})")
         alone += [attribute] * (rows["groups"][0] < 2)
         most = max(most, lost)
     of_all = f"{count(dataset.accepted)} {dataset.rows_are}"

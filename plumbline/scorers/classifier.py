@@ -21,7 +21,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, read_configuration, transformers_contents
 from plumbline.checkpoints.loading import (
     FROM_DISK,
-    built_without_numbers,
+    architecture_of,
     clone_weights,
     loading,
     pretrained,
@@ -248,13 +248,17 @@ _UNUSED = re.compile(r"(^|\.)(position_ids|token_type_ids)$|(^|\.)pooler\.")
 _NO_LIMIT = 1_000_000
 
 
-def _model(transformers: Any, files: CheckpointFiles, dtype: str) -> Any:
-    config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
+def _class_of(transformers: Any, folder: Path) -> Any:
+    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
     classes = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
     if type(config) not in classes:
         raise ValueError(f"model_type: {config.model_type}, which has no sequence classifier")
+    return classes[type(config)]
+
+
+def _model(transformers: Any, files: CheckpointFiles, dtype: str) -> Any:
     model = whole_model(
-        classes[type(config)],
+        _class_of(transformers, files.folder),
         files.folder,
         dtype=dtype,
         weights=files.folder,
@@ -325,8 +329,7 @@ def load_classifier(
 
 def _architecture(transformers: Any, folder: Path) -> torch.nn.Module:
     """Return the classifier of a folder, built without numbers."""
-    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
-    return built_without_numbers(lambda: transformers.AutoModelForSequenceClassification.from_config(config))
+    return architecture_of(_class_of(transformers, folder), folder)
 
 
 class ClassifierScorer:

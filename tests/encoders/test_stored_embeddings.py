@@ -20,6 +20,7 @@ from upath import UPath
 from plumbline.catalog.suites import ZeroShotSettings, load_suite, zero_shot_suite
 from plumbline.checkpoints.device import Placement
 from plumbline.config.entries import EncoderEntry
+from plumbline.digests import digest_file
 from plumbline.encoders import stored_embeddings
 from plumbline.encoders.embedding import embed_classes, embed_texts, keep_vectors, read_embedded
 from plumbline.encoders.families import FAMILIES, answers
@@ -97,6 +98,8 @@ def test_every_layout_gives_each_image_its_vector_and_each_text_its_own(tmp_path
     np.testing.assert_array_equal(embed_texts(encoder, TEXTS, cache).array, OF_TEXTS)
     assert kept.work.forward_passes == 0 and encoder.family == "stored_vectors"
     assert architecture_summary("e", f"stored:{tmp_path}", tmp_path).family.name == "stored_vectors"
+    if "npz" in layout:
+        assert encoder.weights_sha256 == digest_file(tmp_path / "images.npz"), "of one file its own, as sha256sum says"
 
 
 def test_texts_may_lie_elsewhere_and_suites_without_theirs_are_named(tmp_path):

@@ -23,7 +23,13 @@ from plumbline.checkpoints.folders import (
     refuse_code,
     require_complete,
 )
-from plumbline.checkpoints.loading import built_without_numbers, require_modest_strips, require_sizes, safetensors_alone
+from plumbline.checkpoints.loading import (
+    built_without_numbers,
+    require_modest_strips,
+    require_sizes,
+    safetensors_alone,
+    weights_limited,
+)
 from plumbline.checkpoints.operators import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders import folders
@@ -279,6 +285,14 @@ def test_a_model_much_larger_than_its_files_is_refused_before_it_takes_memory(tm
         for weights in ("model", "none"):
             with pytest.raises(CheckpointError, match="much larger than its weights"):
                 require(1 << 30, in_a_buffer=in_a_buffer, weights=weights)
+
+
+def test_a_model_that_cannot_be_built_without_numbers_takes_no_more_memory_than_its_files_need(tmp_path):
+    save_file({"bias": np.zeros(4, np.float32)}, tmp_path / "model.safetensors")
+    with weights_limited([tmp_path / "model.safetensors"]):
+        assert np.ones(1 << 27).size, "a gigabyte is nothing"
+        with pytest.raises(MemoryError):
+            np.ones(6 << 27)
 
 
 def test_an_image_processor_that_makes_something_huge_of_an_image_is_refused(tmp_path):

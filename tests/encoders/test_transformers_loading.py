@@ -94,7 +94,7 @@ def test_a_torn_file_is_a_clear_error(copy_of, name):
     folder = copy_of("clip")
     data = (folder / name).read_bytes()
     (folder / name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match=r"could not load|not JSON"):
+    with pytest.raises(CheckpointError, match=r"not complete|could not load|not JSON"):
         load(folder)
 
 

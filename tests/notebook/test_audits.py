@@ -142,6 +142,24 @@ def test_labels_are_texts_numbers_among_them_and_may_be_missing(faces, vectors):
     assert groups.select("group", "n").rows() == [("30", N // 2), ("40", N // 4)]
 
 
+def test_a_missing_text_is_no_group_however_the_labels_are_held(faces, vectors):
+    texts = ["man", "woman", "man", None] * (N // 4)
+    column = pd.Series([np.nan if text is None else text for text in texts])
+    held = {
+        "frame": pd.DataFrame({"gender": column}),
+        "columns": {"gender": column},
+        "objects": {"gender": column.astype(object).to_numpy()},
+        "pandas' texts": {"gender": column.astype("string")},
+        "categories": {"gender": column.astype("category")},
+        "records": pd.DataFrame({"gender": column}).to_dict("records"),
+        "lists": pd.DataFrame({"gender": column}).to_dict("list"),
+        "none": {"gender": texts},
+    }
+    for name, labels in held.items():
+        rates = small(faces[1], vectors, labels).filter(metric="outcome_proportion", event="crime", attribute="gender")
+        assert rates.select("group", "n").sort("group").rows() == [("man", N // 2), ("woman", N // 4)], name
+
+
 def test_any_column_may_define_groups_and_small_ones_are_not_shown(faces, vectors):
     team = ["law"] * 111 + ["it"] * 120 + ["porter"] * 6 + ["board"] * 3
     labels = {"gender": (["woman", "man", "non-binary"] * 80), "team": team, "file": [str(i) for i in range(N)]}

@@ -1,8 +1,12 @@
 """What of a generative audit is refused before anything runs."""
 
+import json
+
 import pytest
 import yaml
 
+from plumbline.datasets.preview import preview
+from plumbline.digests import digest_file
 from plumbline.errors import ConfigError
 from resources.lvlms import require_askable, wrong_models
 from resources.workspace import Workspace
@@ -63,7 +67,38 @@ def test_check_reads_stored_answers_and_says_file_and_line(workspace, line, says
     good = '{"image": "a", "prompt": "p", "text": "x"}\n'
     path.write_text(good)
     workspace.audit_path.write_text(yaml.safe_dump(entries))
-    assert wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home)) == {"told": ""}
+    assert wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home), {}) == {"told": ""}
     path.write_text(good + str(line)) if line else path.unlink()
-    told = wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home))["told"]
+    told = wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home), {})["told"]
     assert says in told and str(path) in told
+
+
+@pytest.mark.parametrize("named_by", ["path", "sha256"])
+def test_check_says_which_questions_have_no_stored_answer(workspace, jpeg, named_by):
+    folder = workspace.audit_path.parent / "faces"
+    folder.mkdir()
+    rows = ["file,gender"]
+    for i in range(6):
+        (folder / f"{i}.jpg").write_bytes(jpeg(i))
+        rows.append(f"{i}.jpg,{'woman' if i % 2 else 'man'}")
+    (folder / "index.csv").write_text("\n".join(rows))
+    answers = workspace.audit_path.parent / "answers.jsonl"
+    entries = yaml.safe_load(workspace.audit_path.read_text())
+    column_map = {"index": "index.csv", "path": "file", "columns": {"gender": "gender"}, "min_shown": 1}
+    entries["datasets"] = {"faces": {"reader": "folder", "root": str(folder), "map": column_map}}
+    entries["lvlms"] = {"told": {"answers": {"files": [str(answers)]}}}
+    entries["generate"] = [{"datasets": ["faces"], "prompts": ["characteristics"], "seeds": [0]}]
+    workspace.audit_path.write_text(yaml.safe_dump(entries))
+    seen = preview(
+        Workspace(audit_path=workspace.audit_path, home=workspace.home).audit.datasets["faces"].open_reader(),
+        folder, dataset="faces", balance={}, most_refused=0.1,
+    )  # fmt: skip
+
+    def told(images):
+        names = {i: f"{i}.jpg" if named_by == "path" else digest_file(folder / f"{i}.jpg") for i in images}
+        lines = [{"image": name, "prompt": "characteristics", "text": "kind"} for name in names.values()]
+        answers.write_text("\n".join(map(json.dumps, lines)))
+        return wrong_models(Workspace(audit_path=workspace.audit_path, home=workspace.home), {"faces": seen})["told"]
+
+    assert told(range(6)) == ""
+    assert "2 of 6 questions have no stored answer" in told(range(4))

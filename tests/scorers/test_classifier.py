@@ -230,6 +230,11 @@ def test_the_version_is_for_people(folders, tmp_path):
         (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"torn"), "not complete"),
         (lambda folder: configure(folder, vocab_size=500_000_000), "much larger than its weights"),
+        # Built with the attention that loads it, whatever the configuration names.
+        (
+            lambda folder: configure(folder, vocab_size=500_000_000, attn_implementation="flash_attention_2"),
+            "much larger than its weights",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_a_whole_safe_classifier_is_refused(roberta, break_it, words):
