@@ -22,6 +22,7 @@ from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, ImageFamily, MetricSettings
 from plumbline.own_code import OwnCode, broken, called, own_code
 from plumbline.reasons import empty_groups_reason, group_size_reason, joined, small_groups_reason
+from plumbline.statistics.cluster_permutation import ClusterPermutation
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import percentile_array
@@ -134,18 +135,16 @@ def _event_rows(
         empty_groups_reason(sizes), small_groups_reason(groups.names, sizes.tolist(), settings.min_group), few
     )
     gap = {"metric": GAP, "definition": metric.name, "n": int(sizes.sum())}
-    if clusters is not None:
-        # Labels that go with clusters cannot be shuffled image by image, and a function sees no clusters.
-        spread = percentile_array([_range(value[None])[0]], _range(resampled)[None], confidence=settings.confidence)[0]
-        yield common | spread.columns(small) | gap
-        return
-    permuted = np.stack([values(everyone, permuting.permutation(codes)) for _ in range(tests)])
+    permutation = None if clusters is None else ClusterPermutation.of(codes, clusters)
+    relabelled = _relabelled(codes, permutation, tests, permuting)
     estimate = estimate_disparity(
         value,  # type: ignore[arg-type]
         Disparity(_range, lambda drawn: drawn[:, None, :]),
         resampled=resampled,  # type: ignore[arg-type]
-        permuted=permuted,  # type: ignore[arg-type]
-        jackknife=lambda of: Jackknife.from_units(of(_without_blocks(values, codes))),  # type: ignore[arg-type]
+        permuted=np.stack([values(rows, of) for rows, of in relabelled]),
+        jackknife=lambda of: Jackknife.from_units(of(_without_blocks(values, codes, clusters))),  # type: ignore[arg-type]
+        least_p=0.0 if permutation is None else permutation.least_gap_p,
+        clusters=None if clusters is None else len(np.unique(clusters)),
         confidence=settings.confidence,
     )
     yield common | estimate.columns(small) | gap
@@ -162,13 +161,32 @@ def _resample(
     return np.concatenate([units[i] for i in rng.integers(0, len(units), len(units))])
 
 
+def _relabelled(
+    codes: NDArray[np.int64], permutation: ClusterPermutation | None, permutations: int, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield rows and their groups as if groups did not differ: of single images, or of the blocks of clusters."""
+    everyone = np.arange(len(codes))
+    if permutation is None:
+        for _ in range(permutations):
+            yield everyone, rng.permutation(codes)
+        return
+    for drawn in permutation.draws(permutations, rng):
+        for i, of_blocks in enumerate(drawn.labels):
+            # In a place of another size the images of a block are thinned out or repeated.
+            rows = everyone if drawn.weights is None else np.repeat(everyone, drawn.weights[i])
+            yield rows, of_blocks[permutation.blocks[rows]]
+
+
 def _without_blocks(
-    values: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]], codes: NDArray[np.int64]
+    values: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]],
+    codes: NDArray[np.int64],
+    clusters: NDArray[np.int64] | None,
 ) -> NDArray[np.float64]:
-    """Return the (b, g) values without each of some blocks of images, for the acceleration of BCa."""
+    """Return the (b, g) values without each of some blocks of images, or of clusters, for the acceleration of BCa."""
     rows = np.arange(len(codes))
-    blocks = min(_BLOCKS, len(codes))
-    kept = [rows[rows % blocks != i] for i in range(blocks)]
+    units = rows if clusters is None else np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    blocks = min(_BLOCKS, int(units.max(initial=0)) + 1)
+    kept = [rows[units % blocks != i] for i in range(blocks)]
     return np.stack([values(each, codes[each]) for each in kept])
 
 

@@ -110,6 +110,37 @@ def test_the_metric_reaches_table_findings_and_scorecard(beside):
     assert any("top_two" in finding.short and finding.tone == "bias" for finding in findings(table, asked))
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_where_images_come_in_sets_the_gap_is_tested_by_sets(beside, within):
+    """Persons differ, groups do not: a coin tossed for each person, or for each of the pictures of one."""
+    suite, sets, each, worlds = load_suite("crime"), 60, 4, 40
+    metric, settings = metric_of(beside), MetricSettings(resamples=200, permutations=200)
+    rows = []
+    for world in range(worlds):
+        rng = np.random.default_rng(world)
+        texts = rng.normal(size=(len(suite.texts), 8)).astype(np.float32)
+        person = np.repeat(np.arange(sets), each)
+        coin = rng.permutation(sets) % 2 if not within else None
+        group = np.tile([0, 1], len(person) // 2) if coin is None else coin[person]
+        vectors = (rng.normal(size=(sets, 8))[person] + 0.2 * rng.normal(size=(len(person), 8))).astype(np.float32)
+        labels = {
+            "image_id": [f"{i:04}" for i in range(len(person))], "dataset": "d", "path": "p", "split": "all",
+            "gender": np.array(["man", "woman"])[group], "set_id": [f"{i}" for i in person],
+        }  # fmt: skip
+        cell = build_cell(
+            model="m", dataset="d", records=pl.DataFrame(labels), texts=suite.texts, suites=[suite],
+            arrays=text_products(vectors, texts, [suite.id] * len(texts)),
+            filters={}, shared_space=True, scaled=False, logit_scale=1.0,
+        )  # fmt: skip
+        rows.append(own_rows(cell, [metric], settings=settings).filter(metric=GAP, event="crime").row(0, named=True))
+    assert all(row["ci_low"] <= row["value"] <= row["ci_high"] for row in rows)
+    assert all((row["ci_low"] == 0) == (row["p"] > 0.05) for row in rows), (
+        "the interval ends at 0 where p is no evidence"
+    )
+    assert 0 <= sum(row["p"] <= 0.05 for row in rows) <= 5, "of 40 worlds two are expected"
+    assert np.median([row["p"] for row in rows]) > 0.3
+
+
 def test_an_edit_is_another_version_and_a_comment_is_none(beside):
     reference = "near_misses:top_two"
     first, path = metric_of(beside).digest, beside / "near_misses.py"

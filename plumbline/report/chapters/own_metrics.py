@@ -60,7 +60,7 @@ CHAPTER = Chapter(
             "Metrics of your own",
             "A function gives one value a group. Its interval is that of the percentiles of resamples of the images "
             "within the groups; where images come in sets, of whole sets. The gap, largest less smallest value, has "
-            "the interval and the permutation test of every disparity; where images come in sets it is not tested.",
+            "the interval and the permutation test of every disparity.",
         ),
     ),
 )
