@@ -69,6 +69,8 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     files = written(_exported(workspace))
     require_inside(folder, [*files, *explanations])
     partial = folder.with_name(f".{folder.name}.partial")
+    if partial.is_symlink():  # which is not followed
+        partial.unlink()
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     write_files(files, partial)

@@ -42,7 +42,8 @@ def _escape(character: str) -> str:
     return named.get(character) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
 
 
-_ADDRESS = re.compile(r"(?<=\w):(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\w)@(?=[\w-]+\.\w)", re.IGNORECASE)
+# Whatever stands before: what begins an address for one renderer is within a word for another.
+_ADDRESS = re.compile(r":(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|(?<=\S)@(?=[^\s@]*\.)", re.IGNORECASE)
 
 
 def unlinked(text: str) -> str:
@@ -54,6 +55,8 @@ def unlinked(text: str) -> str:
     'see https[:]//evil.example and www[.]evil.example'
     >>> unlinked("hf-hub:org/model@main, a@evil.example")
     'hf-hub:org/model@main, a[@]evil.example'
+    >>> unlinked("_www.evil.example a+@evil.example")
+    '_www[.]evil.example a+[@]evil.example'
     """
     return _ADDRESS.sub(r"[\g<0>]", text)
 

@@ -95,7 +95,7 @@ _SOURCES_OF_TIMM = ("local-dir:", "hf-hub:", "hf_hub:")
 _LOADS = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "file", "url")
 _LAYERS = (
     "layers", "num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "depth", "depths",
-    "num_mtp_layers", "num_residual_layers",
+    "num_mtp_layers", "num_residual_layers", "num_nextn_predict_layers",
 )  # fmt: skip
 _CLASSES = ("num_labels", "num_classes", "id2label", "label2id")  # each gets a name, in two dictionaries
 _SIDES = ("height", "width", "image_size", "size", "crop_size", "image_grid_pinpoints")

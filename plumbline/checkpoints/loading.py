@@ -427,7 +427,7 @@ def architecture_of(model_class: Any, folder: Path, *, attention: str | None = N
     import torch
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+    config = pretrained(transformers.AutoConfig, folder)
     build = getattr(model_class, "from_config", None) or model_class._from_config
     options = {"attn_implementation": _attention_of(model_class, attention), "dtype": torch.float32}
     return built_without_numbers(lambda: build(config, **options))
@@ -490,6 +490,11 @@ def _sizes_in(path: Path) -> Sizes:
     with safe_open(path, framework="numpy") as file:
         names = file.keys()
         return {name: list(file.get_slice(name).get_shape()) for name in names}
+
+
+def names_in(path: Path) -> frozenset[str]:
+    """Return the names of the weights of a safetensors file; of it the header is read."""
+    return frozenset(_sizes_in(path))
 
 
 def _shown(shape: Sequence[int]) -> str:

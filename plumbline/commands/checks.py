@@ -28,7 +28,7 @@ from plumbline.encoders.stored_embeddings import EmbeddingsSettings, embedding_c
 from plumbline.encoders.stored_predictions import stored_tables, table_of_dataset
 from plumbline.encoders.text_lengths import text_lengths
 from plumbline.errors import ConfigError, PlumblineError, examples, suggestion
-from plumbline.generators.design import compared_by
+from plumbline.generators.design import compared_by, pictured, require_images
 from plumbline.metrics.disparities import PlannedPower, planned_power
 from plumbline.mitigations.possible import require_possible, why_not_fitted
 from plumbline.mitigations.settings import METHODS
@@ -243,6 +243,7 @@ def _require_stored(audit: Audit, dataset: str, encoder: str, seen: pl.DataFrame
     suites = [audit.suite(name) for name in audit.cells[dataset, encoder] if audit.suite_family(name) == "outcomes"]
     if suites and not any(table.answers(suite) for suite in suites):
         table.require(suites)
+    table.require_images()
 
 
 def _previewed(audit: Audit, dataset: str, *, home: Path, looked_at: int = LOOKED_AT) -> Preview:
@@ -300,15 +301,24 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
 
 def _print_compared_by(audit: Audit, dataset: str, seen: Preview) -> int:
     """Say by what answers about a dataset are not compared, or why nobody can be asked, and return how many reasons."""
+    declared = audit.declarations[dataset]
+    wrong: list[str] = []
     try:
-        by = compared_by(seen.records, audit.datasets[dataset].open_reader().declaration)
+        by, people = compared_by(seen.records, declared), pictured(seen.records, declared)
     except ConfigError as error:
         say(f"  would refuse the audit: {error}", style="red")
         return 1
+    for entry in [entry for (_, name), entries in audit.designs.items() if name == dataset for entry in entries]:
+        try:
+            require_images(entry, dataset, {dataset: people})
+        except ConfigError as error:
+            wrong.append(str(error))
+    for reason in dict.fromkeys(wrong):
+        say(f"  would refuse the audit: {reason}", style="red")
     if by.others:
         compared, others = (listed(map(attribute_title, names)) for names in by)
         say(f"  answers of generative models are compared by {compared} alone, not by {others}", style="yellow")
-    return 0
+    return len({*wrong})
 
 
 def _unmapped_words(dataset: str, attribute: str, values: UnmappedValues, *, least: int) -> str:

@@ -136,8 +136,9 @@ class Predictions(Part):
 
     checkpoint: CheckpointAddress | None = None
     """address of the checkpoint that gave them: what papers print of it is compared"""
-    image: Text = "path"
-    """column with the image's path or sha256, where a row is an image; that of the dataset's own `map` wins"""
+    image: Text | None = None
+    """column with the image's path or sha256, where a row is an image; as `map.path` of the dataset, or `path`, if
+    absent"""
     names: dict[Text, Text] = Field(default_factory=dict)
     """what the tables call a candidate -> the candidate, its prompt, a category of the suite, or a group of people"""
 

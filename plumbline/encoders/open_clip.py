@@ -30,6 +30,7 @@ from plumbline.checkpoints.loading import (
     built_without_numbers,
     loading,
     memory_limited,
+    names_in,
     ready_libraries,
     weights_limited,
 )
@@ -285,6 +286,17 @@ class OpenClipEncoder(TorchEncoder):
         return text.transformer.get_input_embeddings()
 
 
+def _require_bias(model: Any, weights: Path) -> None:
+    """Refuse weights without the bias of logits that the configuration asks for: open_clip would take 0 for it."""
+    if getattr(model, "logit_bias", None) is not None and "logit_bias" not in names_in(weights):
+        raise CheckpointError(
+            "the weights lack `logit_bias`, which the configuration asks for; open_clip would go on with 0",
+            where=weights,
+            found="no weight of this name",
+            expected="the weights that were trained with `init_logit_bias`, or a configuration without it",
+        )
+
+
 def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
     """Return the model, its evaluation transform and its tokenizer, from the digested file alone."""
     import open_clip
@@ -300,6 +312,7 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
             model, _, transform = open_clip.create_model_and_transforms(
                 address, precision="fp32", load_weights=False, pretrained_text=False
             )
+            _require_bias(model, files.weights[0])
             open_clip.load_checkpoint(model, str(files.weights[0]))
         with memory_limited(ROOM):
             return model, transform, open_clip.get_tokenizer(address)

@@ -129,6 +129,17 @@ class PredictionTable:
                 "column of totals is `map.total` of the dataset",
             )
 
+    def require_images(self) -> None:
+        """Refuse a table of rows without the column that says which image a row is: EncodingError."""
+        if self.counts is None and self.image not in self.columns:
+            raise EncodingError(
+                "the table of predictions does not say which image a row is",
+                where=self.path,
+                found=f"columns {', '.join(self.columns)}",
+                expected=f"a column `{self.image}`",
+                hint="name it under `predictions.image` of the encoder",
+            )
+
     def chosen(self, suites: Sequence[Suite], records: pl.DataFrame) -> tuple[dict[str, NDArray[np.float32]], int]:
         """Return the candidates that each record was assigned to, by suite, and how many rows are of no record.
 
@@ -184,14 +195,7 @@ class PredictionTable:
         return chosen, len(rows) - len({row.line for row in kept})
 
     def _rows(self, suites: Sequence[str]) -> list[Row]:
-        if self.image not in self.columns:
-            raise EncodingError(
-                "the table of predictions does not say which image a row is",
-                where=self.path,
-                found=f"columns {', '.join(self.columns)}",
-                expected=f"a column `{self.image}`",
-                hint="name it under `predictions.image` of the encoder",
-            )
+        self.require_images()
         rows = list(table_rows(self.path, name=self.path.name, columns=[self.image, *suites]))
         if refused := [row for row in rows if isinstance(row, Refusal)]:
             raise EncodingError(
@@ -229,7 +233,7 @@ def table_of_dataset(
     reader: str,
     root: Path,
     names: Mapping[str, str],
-    image: str,
+    image: str | None,
 ) -> PredictionTable:
     """Return the table that holds what an encoder chose for the images of a dataset.
 
@@ -265,7 +269,7 @@ def table_of_dataset(
     counts = columns if reader == "counts" else None
     if counts is not None:
         require_same_table(path, root / counts.index)
-    by_row = columns.path if columns is not None and columns.path else image
+    by_row = image or (columns.path if columns is not None else None) or "path"
     return PredictionTable(path, dataset, dict(names), by_row, counts)
 
 

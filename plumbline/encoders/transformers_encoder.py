@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import LARGEST_SIDE, CheckpointFiles, edges_are_pixels
 from plumbline.checkpoints.loading import (
-    FROM_DISK,
     architecture_of,
     loading,
     modest_images,
@@ -269,7 +268,7 @@ class TransformersEncoder(TorchEncoder):
 
         with loading("the tokenizer of this checkpoint could not be read", where=folder, expected="a tokenizer"):
             tokenizer = pretrained(transformers.AutoTokenizer, folder)
-            config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+            config = pretrained(transformers.AutoConfig, folder)
         return TokenCounter(lambda text: tokenizer([text])["input_ids"][0], cls.longest_text(config), cuts=False)
 
     def prepare(self, image: Image) -> torch.Tensor:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, pretrained, ready_libraries, whole_model
+from plumbline.checkpoints.loading import clone_weights, loading, pretrained, ready_libraries, whole_model
 from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
@@ -198,7 +198,7 @@ def _generation_config(files: GeneratorFiles) -> Any:
     import transformers
 
     try:
-        return transformers.GenerationConfig.from_pretrained(files.folder, **FROM_DISK)
+        return pretrained(transformers.GenerationConfig, files.folder)
     except OSError:
-        config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
+        config = pretrained(transformers.AutoConfig, files.folder)
         return transformers.GenerationConfig.from_model_config(config)

@@ -451,9 +451,10 @@ def as_table(labels: Any) -> pl.DataFrame:
         if type(labels).__module__.partition(".")[0] == "pandas":
             return pl.from_pandas(labels.to_frame() if labels.ndim == 1 else labels)
         if isinstance(labels, Mapping):
-            return pl.DataFrame({str(name): _listed(values) for name, values in labels.items()}, strict=False)
-        rows = [{name: None if is_missing(value) else value for name, value in row.items()} for row in labels]
-        return pl.DataFrame(rows, strict=False, infer_schema_length=None)
+            return pl.DataFrame([_column(str(name), values) for name, values in labels.items()])
+        rows = list(labels)
+        names = dict.fromkeys(name for row in rows for name in row.keys())  # noqa: SIM118 (a row must be a mapping)
+        return pl.DataFrame([_column(str(name), [row.get(name) for row in rows]) for name in names])
     except (TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
         raise DatasetError(
             "labels must be a table",
@@ -463,18 +464,54 @@ def as_table(labels: Any) -> pl.DataFrame:
         ) from error
 
 
-def _listed(values: Any) -> Any:
-    # Among texts polars makes the text NaN of a nan, which is how pandas writes what is missing.
-    return values if isinstance(values, pl.Series) else [None if is_missing(value) else value for value in values]
+def _column(name: str, values: Any) -> pl.Series:
+    """Return a column of a table; raises DatasetError where a value of it would be lost."""
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    # Of what is missing, which pandas writes as nan, polars would make the text NaN; of tensors it makes nothing.
+    listed = [_plain(value) for value in (values.tolist() if hasattr(values, "tolist") else values)]
+    column = pl.Series(name, listed, strict=False)
+    if column.null_count() > listed.count(None) or column.dtype.is_nested():
+        lost = next((value for value, kept in zip(listed, column) if kept is None and value is not None), listed[0])
+        raise DatasetError(
+            "a column of the labels cannot be read",
+            where=f"labels, column `{printable(name)}`",
+            found=printable(repr(lost))[:80],
+            expected="one text, number or truth value an image",
+        )
+    return column
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Python has it, also of a tensor; None where it says that there is none."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    return None if is_missing(value) else value
 
 
 def _texts(column: pl.Series, kind: type[pl.DataType]) -> pl.Series:
-    """Return a column as the records have it: labels are texts, whole numbers among them without a decimal point."""
+    """Return a column as the records have it: labels are texts, whole numbers among them without a decimal point.
+
+    Raises
+    ------
+    DatasetError
+        If its values are none that a text can be made of.
+    """
     if kind == pl.String and column.dtype.is_float():
         filled = column.fill_nan(None)
         whole = filled.drop_nulls().is_finite().all() and (filled.drop_nulls() % 1 == 0).all()
         column = filled.cast(pl.Int64) if whole else filled
-    cast = (
-        column.cast(kind, strict=False) if column.dtype != pl.Object else pl.Series(column.name, column.to_list(), kind)
-    )
+    try:
+        if column.dtype == pl.Object:
+            cast = pl.Series(column.name, column.to_list(), kind)
+        else:
+            cast = column.cast(kind, strict=False)
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        raise DatasetError(
+            "a column of the labels cannot be read",
+            where=f"labels, column `{printable(column.name)}`",
+            found=f"values of type {column.dtype}",
+            expected="texts, numbers or truth values",
+            hint="make texts of it first, such as labels['age'].astype(str)",
+        ) from error
     return cast.replace("", None) if kind == pl.String else cast

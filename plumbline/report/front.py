@@ -311,10 +311,14 @@ def _verdict(card: pl.DataFrame, kind: Kind, reading: Reading) -> list[str]:
     if len(models) == 1:
         return [f"{worst['model']}: {how_far}", _evident(_tested(card))]
     clearly = "most clearly biased" if worst["state"] == "evidence" else "most biased"
-    ranked = [model for model in models if model not in apart]
-    of = f"{len(models)} {_PLURAL[kind]}"
-    if worst["model"] in ranked and len(ranked) < len(models):
-        of = f"{len(ranked)} {_PLURAL[kind]} asked on the same images"
+    # Those that were asked this very question on the same images.
+    number = where(card, question=worst["question"], dataset=worst["dataset"])["model"].n_unique()
+    of = f"{number} {_PLURAL[kind]}" if number == len(models) else f"{number} {_PLURAL[kind]} asked on the same images"
+    if number == 1:
+        alone = (
+            f"Of {len(models)} {_PLURAL[kind]} {worst['model']} alone was asked about {topics([worst])} on these images"
+        )
+        return [f"{alone}: {how_far}", _evident(_tested(where(card, model=worst["model"])))]
     first = f"In {topics([worst])}, {worst['model']} is the {clearly} of {of}: {how_far}"
     if worst["state"] == "measured":
         return [first, "No test says whether that is more than chance."]

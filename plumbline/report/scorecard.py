@@ -965,12 +965,16 @@ def is_smoothed(cell: Mapping[str, Any]) -> bool:
 
 
 def usual_datasets(card: pl.DataFrame) -> dict[str, str]:
-    """Return question -> the dataset that most models were asked it on, of equal ones the one with most images.
+    """Return question -> the dataset that most models were asked it on.
 
-    Cells of others have other images.
+    Of equal ones it is the one with most cells in the whole scorecard, then the one with most images. Cells of others
+    have other images.
     """
-    models = card.drop_nulls("dataset").group_by("question", "dataset").agg(pl.len().alias("models"), pl.max("n"))
-    least_first = models.sort("models", "n", "dataset", descending=[False, False, True], nulls_last=False)
+    asked = card.drop_nulls("dataset").with_columns(pl.len().over("dataset").alias("cells"))
+    models = asked.group_by("question", "dataset").agg(pl.len().alias("models"), pl.max("cells", "n"))
+    least_first = models.sort(
+        "models", "cells", "n", "dataset", descending=[False, False, False, True], nulls_last=False
+    )
     return dict(least_first.select("question", "dataset").iter_rows())
 
 

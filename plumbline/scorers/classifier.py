@@ -20,7 +20,6 @@ from plumbline.checkpoints.addresses import FETCHED, TRANSFORMERS_CONFIG, parse_
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.folders import CheckpointFiles, read_configuration, transformers_contents
 from plumbline.checkpoints.loading import (
-    FROM_DISK,
     architecture_of,
     clone_weights,
     loading,
@@ -249,7 +248,7 @@ _NO_LIMIT = 1_000_000
 
 
 def _class_of(transformers: Any, folder: Path) -> Any:
-    config = transformers.AutoConfig.from_pretrained(folder, **FROM_DISK)
+    config = pretrained(transformers.AutoConfig, folder)
     classes = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
     if type(config) not in classes:
         raise ValueError(f"model_type: {config.model_type}, which has no sequence classifier")

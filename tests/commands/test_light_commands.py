@@ -170,6 +170,18 @@ def test_check_says_of_a_named_mitigation_that_it_cannot_be_tried(here, columns,
     assert ("Nothing stands against this audit." in told) == (code == 0)
 
 
+def test_check_says_that_an_entry_asks_about_no_image(here):
+    run("init", "staff", "--model", CHECKPOINT)
+    content = yaml.safe_load((here / "audit.yaml").read_text())
+    content["lvlms"] = {"said": {"answers": {"files": ["said.jsonl"]}}}
+    for subsets, code in ((["race_gender"], 2), ("all", 0)):
+        content["generate"] = [{"datasets": ["staff"], "prompts": ["characteristics"], "subsets": subsets}]
+        (here / "audit.yaml").write_text(yaml.safe_dump(content))
+        checked = run("check")
+        assert checked.exit_code == code, checked.stdout
+        assert ("an entry of `generate` asks about no image of `staff`" in checked.stdout) == bool(code)
+
+
 def test_what_only_images_tell_refuses_a_dataset_and_the_others_are_audited(here):
     """Too many broken files are found when they are read; another dataset, of the table alone refused, is not read."""
     run("init", "staff", "--model", CHECKPOINT)

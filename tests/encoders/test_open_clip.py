@@ -125,6 +125,14 @@ def test_without_weights_nothing_random_is_loaded(checkpoint, tmp_path):
         files_of(copy, tmp_path)
 
 
+def test_a_bias_of_logits_that_the_weights_lack_is_refused(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    biased = {**CONFIG["model_cfg"], "init_logit_bias": -10}
+    (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "model_cfg": biased}))
+    with pytest.raises(CheckpointError, match="lack `logit_bias`"):
+        load_encoder(files_of(copy, tmp_path), Placement())
+
+
 def test_truncated_weights_are_a_clear_error(checkpoint, tmp_path):
     copy = shutil.copytree(checkpoint, tmp_path / "c")
     weights = copy / "open_clip_model.safetensors"

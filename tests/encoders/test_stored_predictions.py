@@ -14,7 +14,7 @@ from plumbline.datasets.ingestion import ingest
 from plumbline.datasets.registry import reader_for
 from plumbline.encoders.families import FAMILIES, answers
 from plumbline.encoders.folders import checkpoint_files
-from plumbline.encoders.stored_predictions import PredictionTable, find_rows, require_same_table
+from plumbline.encoders.stored_predictions import PredictionTable, find_rows, require_same_table, table_of_dataset
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
@@ -60,6 +60,18 @@ def test_what_is_wrong_with_rows_is_told_by_line_and_column_and_counted(tmp_path
         table(tmp_path, text).chosen([CRIME, POOLED], RECORDS)
     assert what in refused.value.what and where in str(refused.value.where)
     assert found is None or found in str(refused.value.found)
+
+
+@pytest.mark.parametrize("reader", ["folder", "listing"])
+def test_the_column_of_images_is_the_one_that_is_named_else_the_datasets_own(tmp_path, reader):
+    (tmp_path / "faces.csv").write_text("file,photo,crime\na.jpg,a.jpg,thief\n")
+    mapped = ColumnMap.model_validate({"index": "people.csv", "path": "photo", "columns": {"race": "race"}})
+    about = {"reader": reader, "root": tmp_path, "names": {}}
+    for columns, named, column in ((mapped, "file", "file"), (mapped, None, "photo"), (None, None, "path")):
+        found = table_of_dataset(tmp_path, "faces", "e", columns=columns, image=named, **about)
+        assert found.image == column
+    with pytest.raises(EncodingError, match=r"does not say which image[\s\S]*a column `path`"):
+        found.require_images()
 
 
 def test_counts_come_out_as_they_went_in(tmp_path):

@@ -160,6 +160,25 @@ def test_a_missing_text_is_no_group_however_the_labels_are_held(faces, vectors):
         assert rates.select("group", "n").sort("group").rows() == [("man", N // 2), ("woman", N // 4)], name
 
 
+def test_tensors_and_numbers_of_any_kind_are_the_groups_they_are(faces, vectors):
+    """polars makes nothing of a list of tensors that are no whole numbers, once it has met whole ones."""
+    site, level = np.arange(N) % 2, (np.arange(N) % 3) / 2
+    expected = small(faces[1], vectors, {"site": site, "level": level}, attributes=["site", "level"])
+    of_tensors = {"site": torch.tensor(site), "level": torch.tensor(level).float()}
+    rows = [dict(zip(of_tensors, row)) for row in zip(*of_tensors.values())]
+    for labels in (of_tensors, rows, {name: list(column) for name, column in of_tensors.items()}):
+        assert small(faces[1], vectors, labels, attributes=["site", "level"]).equals(expected)
+    masked = {"site": np.ma.array(site, mask=np.arange(N) < 30), "level": level}
+    rates = small(faces[1], vectors, masked, attributes=["site"]).filter(metric="outcome_proportion", event="crime")
+    assert rates.filter(attribute="site")["n"].to_list() == [N // 2 - 15] * 2
+    wide = 2**60 + site.astype(np.int64)
+    rates = small(faces[1], vectors, {"level": level, "site": torch.tensor(wide)}, attributes=["site"])
+    assert rates.filter(metric="outcome_proportion", event="crime", attribute="site")["group"].n_unique() == 2
+    for lost in (np.zeros((N, 1)), [[1]] * N, pd.cut(pd.Series(np.arange(N)), [-1, 10, 999])):
+        with pytest.raises(DatasetError, match=r"a column of the labels cannot be read[\s\S]*column `site`"):
+            small(faces[1], vectors, {"site": lost}, attributes=["site"])
+
+
 def test_any_column_may_define_groups_and_small_ones_are_not_shown(faces, vectors):
     team = ["law"] * 111 + ["it"] * 120 + ["porter"] * 6 + ["board"] * 3
     labels = {"gender": (["woman", "man", "non-binary"] * 80), "team": team, "file": [str(i) for i in range(N)]}

@@ -391,6 +391,18 @@ def test_models_of_other_images_are_not_ranked_with_the_others():
     assert first.startswith(said)
 
 
+def test_a_model_asked_alone_on_its_images_is_compared_with_nobody():
+    """The larger dataset does not make the other model's question its own."""
+    shared = answer("b", value=1.2, low=0.5, attribute="gender", dataset="staff", n=440)
+    card = scorecard(frame(answer("a"), answer("a", attribute="gender"), shared), Reading())
+    assert not_ranked(card) == ["b"] and asked_models(card) == ["a", "b"]
+    first, second = verdict(card, Reading())
+    assert first.startswith(
+        "Of 2 encoders a alone was asked about crime labels by race on these images: on fairface it"
+    )
+    assert second == "Evidence of bias in 2 of 2 questions of the scorecard."
+
+
 def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
     shares = [
         spoken("a", "max_score_share", value=value, statistic="estimate", group=group, event="toxicity", q=q)

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from tiny_classifiers import ARCHITECTURES, LABELS, LONGEST, TEXTS, write_bert, write_roberta
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.checkpoints import loading
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import CheckpointError, ConfigError, ScoringError
 from plumbline.scorers import classifier
@@ -240,6 +241,14 @@ def test_the_version_is_for_people(folders, tmp_path):
 def test_what_is_not_a_whole_safe_classifier_is_refused(roberta, break_it, words):
     break_it(roberta)
     with pytest.raises(CheckpointError, match=words):
+        load(roberta)
+
+
+def test_a_configuration_that_grows_while_it_is_read_is_refused(roberta, monkeypatch):
+    """GPT-Neo's makes a list of its attention types, as long as a number says."""
+    monkeypatch.setattr(loading, "ROOM", 1 << 29)
+    configure(roberta, model_type="gpt_neo", attention_types=[[["global"] * 10_000, 100_000]], classifier_dropout=0.1)
+    with pytest.raises(CheckpointError, match=r"more memory than it may|could not load[\s\S]*Memory"):
         load(roberta)
 
 
