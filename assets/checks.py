@@ -141,7 +141,7 @@ def _error_note(workspace: Workspace, dataset: str, error: pl.DataFrame) -> str:
     limit, least = workspace.audit.thresholds.label_error, workspace.audit.statistics.min_group
     left_out = f"groups of fewer than {least} images are left out"
     if error.is_empty():
-        return f"{NOT_CHECKED}no group has {least} images with both a gender (man or woman) of their own and an automatic one"
+        return f"{NOT_CHECKED}no group has {least} images with an automatic gender beside their own (man or woman)"
     wrong = error.filter(pl.col("rate") > limit)
     if wrong.is_empty():
         return f"wrong on at most {error['rate'].max():.1%} of a group's images, allowed {limit:.0%}; {left_out}"
