@@ -60,7 +60,8 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     Parameters
     ----------
     records : DataFrame
-        Of `plumbline.datasets.records.RECORD_SCHEMA`.
+        Of `plumbline.datasets.records.RECORD_SCHEMA`. Images of a cross of race and gender that is too small to be
+        shown are left out.
 
     Raises
     ------
@@ -77,6 +78,8 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
         _of_attribute(lambda columns: pl.concat_str(columns, separator="_")).alias("group"),
         _of_attribute(_described).alias("described"),
     )
+    if "gender_race" in frame.columns:  # which of its groups are shown: of another no answer is asked for
+        frame = frame.filter((pl.col("attribute") != "race_gender") | pl.col("gender_race").is_not_null())
     of_set = pl.col("group").n_unique().over("subset", "set_id").filter(pl.col("set_id").is_not_null())
     return _ranked(frame).with_columns(
         pl.when(pl.col("set_id").is_not_null(), (of_set > 1).mean() >= 0.5)

@@ -23,7 +23,7 @@ LONGEST_PHRASE = 3
 """Words of one item; longer ones mean that the reply is prose."""
 
 _ONE_WRITING = str.maketrans({"\u2019": "'", "\u2018": "'", "\u2010": "-", "\u2011": "-"})
-_FENCE = re.compile(r"\A```[a-z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
+_FENCE, _LANGUAGE = "```", re.compile(r"[a-z]*[ \t\r]*\n")
 _BULLET = re.compile(r"\A(?:[-*•–]\s+|\d{1,4}[.)]\s+)")
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019*_"
 
@@ -59,8 +59,10 @@ def read_word_list(reply: str, known: Collection[str]) -> list[str] | None:
         In order, lower-case, in one writing; some may be phrases, and some not among `known`.
     """
     text = reply.strip()
-    if fenced := _FENCE.match(text):
-        text = fenced[1].strip()
+    if len(text) > 2 * len(_FENCE) and text.startswith(_FENCE) and text.endswith(_FENCE):
+        inner = text.removeprefix(_FENCE).removesuffix(_FENCE)
+        if first := _LANGUAGE.match(inner):  # in linear time, whatever the reply is
+            text = inner[first.end() :].strip()
     try:
         items = json.loads(text)
     except (ValueError, RecursionError):

@@ -184,7 +184,8 @@ def _compared(question: GroupValues, metric: str, definition: str, *, gap: str |
         left_out = int(wordless[rows].sum())
         return joined(reason("wordless_answers", wordless=left_out, answers=int(rows.sum())) if left_out else None)
 
-    return list(question.compared(values, metric=metric, definition=definition, gap=gap, reasons=reasons))
+    most = 1.0 if definition == "paper" else np.inf  # a share of words; the others are numbers of words
+    return list(question.compared(values, metric=metric, definition=definition, gap=gap, most=most, reasons=reasons))
 
 
 def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:

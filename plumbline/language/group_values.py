@@ -67,11 +67,13 @@ class GroupValues:
         definition: str = "paper",
         gap: str | None = None,
         kind: Literal["difference", "ratio"] = "difference",
+        most: float = np.inf,
         reasons: ReasonsOf = lambda _: (),
     ) -> Iterator[Row]:
         """Yield a row of the mean of every group; n counts the sets that have a number of the group.
 
-        With `gap` one more row: largest minus, or divided by, the smallest mean; n counts the sets with a number. Its
+        With `gap` one more row: largest minus, or divided by, the smallest mean, at most `most`, where its interval
+        ends too; n counts the sets with a number. Its
         reason names the groups that are not compared because no answer about them has a number, and those of whose
         answers fewer than half have one.
         """
@@ -79,7 +81,7 @@ class GroupValues:
         for code, (group, mean) in enumerate(zip(self.groups, self._means(values, columns))):
             yield self.common | columns | {"group": group} | mean.columns(reasons(self.codes == code))
         if gap is not None:
-            yield self._gap_row(values, {"metric": gap, "definition": definition}, kind, reasons)
+            yield self._gap_row(values, {"metric": gap, "definition": definition}, kind, reasons, most=most)
 
     def rates(self, happened: NDArray[np.bool_], *, metric: str, gap: str | None = None) -> Iterator[Row]:
         """Yield a row of the rate of every group, and of all answers, and of the gap; n counts the sets.
@@ -94,7 +96,7 @@ class GroupValues:
             yield self.common | columns | {"group": group} | estimate.columns()
         if gap is not None:
             values = happened.astype(np.float64)
-            yield self._gap_row(values, {"metric": gap, "definition": "paper"}, "difference", lambda _: ())
+            yield self._gap_row(values, {"metric": gap, "definition": "paper"}, "difference", lambda _: (), most=1.0)
 
     def _means(self, values: NDArray[np.float64], columns: Row) -> list[Estimate]:
         """Return each group's mean with its interval by whole sets."""
@@ -103,12 +105,19 @@ class GroupValues:
         return group_means(values[known], self.codes[known], self.sets[known], n_groups=len(self.groups), **draws)
 
     def _gap_row(
-        self, values: NDArray[np.float64], columns: Row, kind: Literal["difference", "ratio"], reasons: ReasonsOf
+        self,
+        values: NDArray[np.float64],
+        columns: Row,
+        kind: Literal["difference", "ratio"],
+        reasons: ReasonsOf,
+        *,
+        most: float,
     ) -> Row:
         known = ~np.isnan(values)
         data = values[known], self.codes[known], self.sets[known]
         draws = self.settings.tested_draws(*self._labels(columns), "gap")
         gap = group_gap(*data, n_groups=len(self.groups), kind=kind, **draws)
+        gap = replace(gap, ci_high=min(gap.ci_high, most))
         return self.common | gap.columns(reasons(np.ones_like(known)), self._missing(known)) | columns
 
     def _labels(self, columns: Row) -> Iterator[str]:

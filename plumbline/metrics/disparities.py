@@ -358,7 +358,8 @@ def impact_ratio(
     """
     counts, totals = checked_counts(*counted(event_counts, group_totals, groups=groups, event=event), least_groups=2)
     if interval is not False:
-        return estimate_of_counts(IMPACT_RATIO, counts, totals, draw_settings(interval, seed))
+        estimate = estimate_of_counts(IMPACT_RATIO, counts, totals, draw_settings(interval, seed))
+        return replace(estimate, reason=joined(impact_ratio_reason(estimate.value, totals), estimate.reason))
     return _per_event(
         counts,
         totals,
@@ -624,7 +625,8 @@ class Statistic:
     def disparity_of_events(self) -> Disparity:
         """Return it as a function of what `of_events` takes."""
         levels = _rates_of_events if self.scale == "difference" else _log_rates_of_events
-        return Disparity(self.of_events, levels, over=self.over or "strata", scale=self.scale)
+        most = 1.0 if self.scale == "difference" else np.inf
+        return Disparity(self.of_events, levels, over=self.over or "strata", scale=self.scale, most=most)
 
 
 def _rates_of_events(events: NDArray[Any]) -> NDArray[np.float64]:

@@ -135,18 +135,20 @@ def equal_opportunity_gap(
         )
     if (counts < 0).any() or (counts > sizes).any():
         raise MetricError("a count lies outside 0 .. n", found=counts.tolist(), expected=sizes.tolist())
-    if interval is not False:
-        return _estimate_of_counts(counts, sizes, draw_settings(interval, seed))
     gaps = batched_parity_difference(counts, sizes)
     defined = ~np.isnan(gaps)
-    left_out = int((~defined).sum())
+    left_out, n = int((~defined).sum()), int(sizes[defined].sum())
+    why = joined(reason("classes_left_out", left_out=left_out, classes=len(gaps)) if left_out else None)
+    if interval is not False:
+        estimate = _estimate_of_counts(counts, sizes, draw_settings(interval, seed))
+        return replace(estimate, n=n, reason=joined(why, estimate.reason))
     return EqualOpportunity(
         rate=shares(counts, sizes),
         per_class=gaps,
         value=float(mean_gap(counts, sizes)),
         maximum=float(gaps[defined].max()) if defined.any() else float("nan"),
-        n=int(sizes[defined].sum()),
-        reason=joined(reason("classes_left_out", left_out=left_out, classes=len(gaps)) if left_out else None),
+        n=n,
+        reason=why,
     )
 
 
@@ -240,8 +242,7 @@ def _estimate_of_counts(counts: NDArray[np.int64], sizes: NDArray[np.int64], set
     known = outcomes_of_counts(counts.ravel(), sizes.ravel())
     outcomes = ClassStratifiedOutcomes(known.groups, known.codes, known.event_membership, None, len(counts))
     draws = outcomes.draws(["equal_opportunity_gap", "mean_over_classes"], settings).mapped(outcomes.split)
-    estimate = draws.estimate(Disparity(partial(_of_tables, mean_gap), _rates), confidence=settings.confidence)
-    return replace(estimate, n=int(sizes.sum()))
+    return draws.estimate(Disparity(partial(_of_tables, mean_gap), _rates, most=1.0), confidence=settings.confidence)
 
 
 def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -301,7 +302,7 @@ def gap_rows(
     left_out = equal_opportunity_gap(table[..., 0], table.sum(axis=-1)).reason
 
     least_of = [each.least_gap_p for each in outcomes.permutations_by_class] or [0.0] * len(classes)
-    of_all, least = partial(Disparity, levels=_rates), outcomes.least_p
+    of_all, least = partial(Disparity, levels=_rates, most=1.0), outcomes.least_p
     every = slice(None)
     statistics: list[tuple[Row, Disparity, Gap, slice, Reasons, float]] = [
         ({"definition": "mean_over_classes"}, of_all(partial(_of_tables, mean_gap)), mean_gap, every, left_out, least),
@@ -337,7 +338,8 @@ def gap_rows(
             null=draws.chance(disparity.value),
             mixing=None if draws.mixing is None else draws.mixing[chosen],
         )
-        yield row | {"n": int(sizes.sum())} | columns
+        # Of a class with one group nothing is compared.
+        yield row | {"n": int(sizes[(sizes > 0).sum(axis=-1) > 1].sum())} | columns
 
 
 def _rates(tables: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -348,7 +350,7 @@ def _gap_of_class(i: int) -> Disparity:
     def of_class(tables: NDArray[np.int64]) -> NDArray[np.float64]:
         return _of_tables(batched_parity_difference, tables[..., i, :, :])
 
-    return Disparity(of_class, lambda tables: _rates(tables[..., i : i + 1, :, :]))
+    return Disparity(of_class, lambda tables: _rates(tables[..., i : i + 1, :, :]), most=1.0)
 
 
 def _of_tables(value: Gap, tables: NDArray[np.int64]) -> NDArray[np.float64]:

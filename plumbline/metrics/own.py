@@ -139,7 +139,7 @@ def _event_rows(
     relabelled = _relabelled(codes, permutation, tests, permuting)
     estimate = estimate_disparity(
         value,  # type: ignore[arg-type]
-        Disparity(_range, lambda drawn: drawn[:, None, :]),
+        Disparity(_range, lambda drawn: drawn[:, None, :], most=metric.bounds[1] - metric.bounds[0]),
         resampled=resampled,  # type: ignore[arg-type]
         permuted=np.stack([values(rows, of) for rows, of in relabelled]),
         jackknife=lambda of: Jackknife.from_units(of(_without_blocks(values, codes, clusters))),  # type: ignore[arg-type]

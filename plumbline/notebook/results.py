@@ -181,9 +181,9 @@ class Audit:
     def diff(self, earlier: Audit, *, limits: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return what changed since another audit, what got worse on top.
 
-        Where both are of the same images, new and old are compared image by image; else by their two intervals. Vectors
-        say by `image_ids` which image they are of: without them, other vectors are other images. Of a model that is or
-        was at chance for every label, accuracy alone is compared.
+        Where both are of the same images, disparities between groups are compared image by image; all other rows by
+        their two intervals, and each row says how. Vectors say by `image_ids` which image they are of: without them,
+        other vectors are other images. Of a model that is or was at chance for every label, accuracy alone is compared.
 
         Parameters
         ----------
@@ -194,8 +194,9 @@ class Audit:
         Returns
         -------
         DataFrame
-            Columns of `plumbline.provenance.diff.DIFF_SCHEMA`, q over all rows, and `verdict`: null where a row moved
-            beyond no limit and no interval.
+            Columns of `plumbline.provenance.diff.DIFF_SCHEMA`, q within the rows of one metric, definition, condition,
+            statistic and scorer, and `verdict`: null where a row was not tested, or another definition of its metric
+            has one.
 
         Raises
         ------

@@ -279,9 +279,10 @@ def not_checked(card: pl.DataFrame, table: pl.DataFrame) -> tuple[str, ...]:
         return ()
     models, datasets = (listed(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
     return (
-        f"Whether {models} can recognise anyone on {datasets} was not checked: for that an attribute has to be called "
-        "`gender`, with groups man and woman, or `race`, with groups that the prompts name (White, Black …). "
-        "`map: columns` names attributes, `map: values` their groups. A model that sees nothing may look biased.",
+        f"Whether {models} can recognise anyone on {datasets} was not checked: that takes a suite whose prompts name "
+        "people, such as `crime`, and an attribute called `gender`, with groups man and woman, or `race`, with groups "
+        "that the prompts name (White, Black …). `map: columns` names attributes, `map: values` their groups. A model "
+        "that sees nothing may look biased.",
     )
 
 

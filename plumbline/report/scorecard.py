@@ -787,7 +787,9 @@ def between(row: Row, question: Question, table: pl.DataFrame) -> str:
     tied = _tied(known) if row["group"] is None and groups is not _RANKED else 0
     names[0] += and_more(tied)
     if groups is _RANKED:
-        of_all = [n / known["n"].sum() for n in ends["n"]]
+        # A group that is not among the best matches has no skew, and is ranked all the same.
+        ranked = group_rows(row, question, table).drop_nulls("group").unique("group")["n"].sum()
+        of_all = [n / ranked for n in ends["n"]]
         shares = [
             f"{percent(share * math.exp(skew))} are {name}, of all {percent(share)}"
             for share, skew, name in zip(of_all, ends["value"], names)

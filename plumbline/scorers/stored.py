@@ -205,6 +205,8 @@ def _short(key: pl.Expr) -> pl.Expr:
 
 def _scan(path: Path) -> pl.LazyFrame:
     try:
+        if path.is_fifo():
+            raise OSError("it is a pipe")
         if not _is_parquet(path):
             _refuse_compressed(path)
         # Values of a CSV are checked below, where the line is known.

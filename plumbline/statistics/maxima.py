@@ -64,12 +64,15 @@ class Disparity:
         The mean over all pairs of groups, of scale "relative"; the mean over strata of the largest difference of a
         pair; or the largest of all strata.
     scale : {"difference", "relative", "ratio"}
+    most : float
+        The largest value that there is, 1 of a difference of rates: an interval ends there.
     """
 
     value: TableStatistic
     levels: Levels
     over: Literal["pairs", "strata", "all"] = "strata"
     scale: Scale = "difference"
+    most: float = np.inf
 
     @property
     def parity(self) -> float:
@@ -157,7 +160,8 @@ def estimate_disparity(
         low = min(max(low, 0.0), away)
         low, high = (1 - high, 1 - low) if inverted else (low, high)
         estimate = replace(estimate, ci_low=low, ci_high=high)
-    return replace(estimate, reason=joined(few, estimate.reason, bias_reason(estimate, bias)))
+    reasons = joined(few, estimate.reason, bias_reason(estimate, bias))
+    return replace(estimate, ci_high=min(estimate.ci_high, disparity.most), reason=reasons)
 
 
 def extend_to_parity(estimate: Estimate, wider: Estimate, *, parity: float) -> Estimate:

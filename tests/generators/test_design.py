@@ -208,3 +208,15 @@ def test_a_plan_says_what_it_knows():
         "cost unknown: no prices are given"
     )
     assert json.dumps(planned(finished=100).summary) == '"0 answers (100 are there)"'
+
+
+def test_images_of_a_cross_that_is_not_shown_are_not_asked_about():
+    labels = [("White", "man")] * 5 + [("Black", "man")] * 5 + [("Black", "woman")]
+    rows = [
+        {"image_id": f"{i}", "path": f"{i}.jpg", "dataset": "d", "race": race, "gender": gender}
+        for i, (race, gender) in enumerate(labels)
+    ]
+    shown = pl.Series("gender_race", ["White_man"] * 5 + ["Black_man"] * 5 + [None], dtype=pl.String)
+    people = pictured(records(rows).with_columns(shown), load_declaration("neutral"))
+    assert people.height == 10 and set(people["group"]) == {"White_man", "Black_man"}
+    assert pictured(records(rows), load_declaration("neutral")).height == 11

@@ -35,6 +35,11 @@ def test_lists_are_read(reply, expected):
     assert read_word_list(reply, KNOWN) == expected
 
 
+def test_a_reply_that_opens_a_fence_and_never_closes_it_is_read_at_once():
+    assert read_word_list("```" + "\n" * 300_000 + "x", KNOWN) is None
+    assert read_word_list("```" + " " * 300_000 + "x```", KNOWN) is None
+
+
 @pytest.mark.parametrize(
     "reply",
     [

@@ -163,3 +163,19 @@ def test_what_is_said_of_p_stays_where_the_interval_goes():
     of_p, of_interval = reason("few_relabellings", least=0.1), reason("biased_upwards", bias=1.0)
     found = without_interval(Estimate(2.0, 1.0, 3.0, p=0.1, reason=(of_interval, of_p)))
     assert [each.code for each in found.reason] == ["few_relabellings", "no_interval_no_event"] and found.p == 0.1
+
+
+def test_a_number_with_an_interval_has_the_reasons_and_the_sample_of_the_one_without():
+    for counts, totals in (([0, 0], [50, 50]), ([10, 30], [50, 50]), ([1, 2, 0], [9, 9, 0])):
+        plain, wide = (plumbline.impact_ratio(counts, totals, interval=each) for each in (False, True))
+        assert {why.code for why in plain.reason} <= {why.code for why in wide.reason} and plain.reason
+    for correct, totals in (([[5, 0], [0, 4]], [[10, 0], [0, 10]]), ([[5, 0], [3, 4]], [[10, 0], [10, 10]])):
+        plain, wide = (plumbline.equal_opportunity_gap(correct, totals, interval=each) for each in (False, True))
+        assert plain.n == wide.n and {why.code for why in plain.reason} <= {why.code for why in wide.reason}
+        assert any(why.code == "classes_left_out" for why in wide.reason)
+
+
+@pytest.mark.parametrize(("counts", "totals"), [([19, 1], [20, 20]), ([20, 3], [21, 300]), ([50, 4], [50, 100])])
+def test_an_interval_of_a_difference_of_rates_ends_at_1(counts, totals):
+    found = plumbline.parity_difference(counts, totals, interval=True)
+    assert found.value <= found.ci_high == 1

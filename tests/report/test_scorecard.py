@@ -391,6 +391,17 @@ def test_models_of_other_images_are_not_ranked_with_the_others():
     assert first.startswith(said)
 
 
+def test_shares_of_a_ranking_are_of_all_that_are_ranked_also_where_a_group_is_not_among_the_best():
+    absent = {"value": -math.inf, "ci_low": math.nan, "ci_high": math.nan, "p": 0.001, "q": 0.005}
+    ahead = {"value": math.log(2), "ci_low": 0.3, "ci_high": 0.9, "p": 0.001, "q": 0.001}
+    rows = _ranked(ahead, {name: ahead if name in ("Asian", "Latino") else absent for name in RACES})
+    found = cell(scorecard(frame(rows), Reading()), "a", "ranking_race")
+    assert "50% are Asian faces, of all 25%" in found["groups"].replace("\u00a0", " "), found["groups"]
+
+
+RACES = ("Asian", "Black", "Latino", "White")
+
+
 def test_a_model_asked_alone_on_its_images_is_compared_with_nobody():
     """The larger dataset does not make the other model's question its own."""
     shared = answer("b", value=1.2, low=0.5, attribute="gender", dataset="staff", n=440)

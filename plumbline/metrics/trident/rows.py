@@ -164,6 +164,7 @@ def _gap_of_sums(won: NDArray[Any], trials: NDArray[Any]) -> NDArray[np.float64]
 _GAP_OF_SUMS = Disparity(
     lambda sums: _gap_of_sums(sums[..., :1, :], sums[..., 1:, :]),
     lambda sums: group_rates(sums[..., :1, :], sums[..., 1:, :]),
+    most=1.0,
 )
 """The gap of (..., 2, g) wins and trials."""
 
