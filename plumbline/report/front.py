@@ -655,9 +655,10 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
         least = f"Apart from the control ({control[0]}), the least" if len(control) == 1 else "The least"
         if least_biased.alike:
             least = f"{least_biased.alike}; of these the least"
+        others_show = f"{_first_of(best)} {_shows(best)} it in {len(evident[best[0]])}, the fewest"
         text = (
             f"{least} biased encoder in {least_biased.question} is {last} (evidence of bias in "
-            f"{len(evident[last])} {shared}; {_first_of(best)} in the fewest, {len(evident[best[0]])}).{but} "
+            f"{len(evident[last])} {shared}; {others_show}).{but} "
             f"Evidence in the fewest questions: {models_text(best)}."
         )
         best = [model for model in tested if model in {*best, last}]

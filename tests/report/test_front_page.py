@@ -180,8 +180,8 @@ def test_a_model_is_called_least_biased_in_the_question_that_sets_it_apart():
     tied = chosen(answer("worst"), answer("b", **UNSURE), answer("least", **NO_IMAGE), *in_words)
     assert tied.startswith(
         "b and least show no evidence of bias in crime labels by race; of these the least biased encoder in negative "
-        "communion words by race is least (evidence of bias in 2 of the 3 questions that 3 encoders share; b in the "
-        "fewest, 1)."
+        "communion words by race is least (evidence of bias in 2 of the 3 questions that 3 encoders share; b shows "
+        "it in 1, the fewest)."
     )
     alone = chosen(answer("worst"), answer("b", low=0.9), answer("least", **NO_IMAGE), *in_words)
     assert "least biased" not in alone, "two have evidence in as few questions"
@@ -200,7 +200,7 @@ def test_the_fewest_questions_are_those_of_a_model_that_is_no_control():
     (told,) = _choice(scorecard(frame(*rows), Reading()), inputs, [])
     assert told.startswith(
         "Apart from the control (even), the least biased encoder in crime labels by race is least (evidence of bias in "
-        "2 of the 2 questions that 4 encoders share; few in the fewest, 1)."
+        "2 of the 2 questions that 4 encoders share; few shows it in 1, the fewest)."
     )
 
 
