@@ -5,13 +5,15 @@ person as a man are alike beyond what they share with the images of the same per
 blocks are permuted, as in a randomised block design with several observations a plot (Edgington & Onghena 2007,
 chapters 5 and 6). Permuting the labels of images is exact only without a cluster × group interaction.
 
-Blocks are permuted within their cluster; clusters of one group among themselves. Groups keep their sizes: where a
-block takes the place of one of another size, its images are thinned out or repeated, and the test is approximate.
+Blocks are permuted within their cluster; clusters of one group among others of about their size. Groups keep their
+sizes: where a block takes the place of one of another size, its images are thinned out or repeated, and the test is
+approximate. Thinning makes chance larger, so that less is found; dealing whole blocks of any size would not keep the
+level where the larger blocks are of one group (docs/decisions/0093).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import lgamma
@@ -24,6 +26,10 @@ from plumbline.reasons import Reason, reason
 MAX_PERMUTED_LABELS = 200_000_000
 """Maximum of blocks (or images, where blocks differ in size) × permutations: some two seconds; `reason` tells it."""
 _BLOCK = 4_000_000
+FEWEST_OF_A_SIZE = 16
+"""Fewest clusters of one group each that are of one class of sizes."""
+MOST_FIXED = 0.1
+"""By how much classes of sizes may raise the share of a group's images that stay in it; else all are dealt together."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,37 @@ class ClusterPermutation:
         counts = np.bincount(self.clusters)
         starts = np.cumsum(counts) - counts
         mixed = [order[starts[counts == k][:, None] + np.arange(k)] for k in np.unique(counts[counts > 1])]
-        alone = order[starts[counts == 1]]
-        return (*mixed, alone[None]) if len(alone) > 1 else tuple(mixed)
+        return (*mixed, *(places[None] for places in self._alone if len(places) > 1))
+
+    @cached_property
+    def _alone(self) -> tuple[NDArray[np.int64], ...]:
+        """Return the blocks that are a cluster of their own, those that may change places together.
+
+        By classes of sizes, in which the largest is at most twice the smallest, unless sizes go with groups: hardly any
+        block would then leave its group.
+        """
+        everyone = np.flatnonzero(np.bincount(self.clusters)[self.clusters] == 1)
+        everyone = everyone[np.argsort(self.clusters[everyone], kind="stable")]
+        by_size = np.argsort(self.sizes[everyone], kind="stable")
+        sizes, starts = self.sizes[everyone[by_size]], [0]
+        while len(sizes) - starts[-1] >= 2 * FEWEST_OF_A_SIZE:
+            twice = int(np.searchsorted(sizes, 2 * sizes[starts[-1]], side="right"))
+            starts.append(max(starts[-1] + FEWEST_OF_A_SIZE, twice))
+        # Too few to be a class of their own are of the one before.
+        ends = [start for start in starts[1:] if len(sizes) - start >= FEWEST_OF_A_SIZE]
+        classes = tuple(everyone[np.sort(each)] for each in np.split(by_size, ends))
+        kept = self._kept(classes) - self._kept((everyone,))
+        return classes if (kept <= MOST_FIXED).all() else (everyone,)
+
+    def _kept(self, classes: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """Return which share of its images each group keeps, (g,), where the blocks of each class change places."""
+        g = int(self.groups.max(initial=0)) + 1
+        kept, images = np.zeros(g), np.zeros(g)
+        for places in classes:
+            held = np.bincount(self.groups[places], weights=self.sizes[places], minlength=g)
+            kept += held * np.bincount(self.groups[places], minlength=g) / max(len(places), 1)
+            images += held
+        return kept / np.maximum(images, 1)
 
     @cached_property
     def even(self) -> bool:
@@ -195,40 +230,35 @@ class ClusterPermutation:
         One over the number of relabellings, times those that only rename groups, which give the same gap.
         """
         counts = np.bincount(self.clusters)
-        ways = sum(lgamma(k + 1) for k in counts[counts > 1]) + self._log_ways_alone
+        ways = sum(lgamma(k + 1) for k in counts[counts > 1])
+        ways += sum(lgamma(n.sum() + 1) - sum(lgamma(each + 1) for each in n) for n in self._alone_of_group)
         return round(float(np.exp(min(self._log_renamings - ways, 0.0))), 12)
 
     def least_count_p(self, group: int) -> float:
         """Return the least two-sided p of the count of one group: twice one over the ways to place it."""
         counts = np.bincount(self.clusters)
         members = self.clusters[self.groups == group]
-        alone = int((counts == 1).sum())
-        ways = float(np.log(counts[members][counts[members] > 1]).sum()) + _log_binomial(
-            alone, int((counts[members] == 1).sum())
-        )
+        ways = float(np.log(counts[members][counts[members] > 1]).sum())
+        ways += sum(_log_binomial(int(n.sum()), int(n[group])) for n in self._alone_of_group)
         return round(float(min(1.0, 2 * np.exp(-ways))), 12)
 
     @property
-    def _alone(self) -> NDArray[np.int64]:
-        """Return how many clusters are of each group alone, (g,)."""
-        alone = np.bincount(self.clusters)[self.clusters] == 1
-        return np.bincount(self.groups[alone], minlength=int(self.groups.max(initial=0)) + 1)
-
-    @property
-    def _log_ways_alone(self) -> float:
-        return lgamma(self._alone.sum() + 1) - sum(lgamma(n + 1) for n in self._alone)
+    def _alone_of_group(self) -> NDArray[np.int64]:
+        """Return how many blocks of each class in `_alone` are of each group, (classes, g)."""
+        g = int(self.groups.max(initial=0)) + 1
+        return np.array([np.bincount(self.groups[places], minlength=g) for places in self._alone])
 
     @property
     def _log_renamings(self) -> float:
         """Return the logarithm of the number of renamings of groups that are relabellings.
 
-        Groups may change names where they are in the same clusters and are alone in as many.
+        Groups may change names where they are in the same clusters and are alone in as many of each class.
         """
         counts = np.bincount(self.clusters)
         of_group: dict[object, int] = {}
         for group in np.unique(self.groups):
             members = self.clusters[self.groups == group]
-            key = (np.sort(members[counts[members] > 1]).tobytes(), int(self._alone[group]))
+            key = (np.sort(members[counts[members] > 1]).tobytes(), self._alone_of_group[:, group].tobytes())
             of_group[key] = of_group.get(key, 0) + 1
         return sum(lgamma(n + 1) for n in of_group.values())
 

@@ -114,7 +114,7 @@ def test_the_metric_reaches_table_findings_and_scorecard(beside):
 def test_where_images_come_in_sets_the_gap_is_tested_by_sets(beside, within):
     """Persons differ, groups do not: a coin tossed for each person, or for each of the pictures of one."""
     suite, sets, each, worlds = load_suite("crime"), 60, 4, 40
-    metric, settings = metric_of(beside), MetricSettings(resamples=200, permutations=200)
+    metric, settings = metric_of(beside), MetricSettings(resamples=100, permutations=100)
     rows = []
     for world in range(worlds):
         rng = np.random.default_rng(world)

@@ -200,3 +200,47 @@ def test_mixing_is_where_the_images_of_a_group_come_from_on_average():
     shuffled = permute_strata(sizes[:, :, None] * np.eye(3, dtype=int), permutations=20_000, rng=rng)
     origins = shuffled.sum(axis=1).mean(axis=0)
     np.testing.assert_allclose(strata_mixing(sizes), origins / sizes.sum(axis=0)[:, None], atol=0.01)
+
+
+def persons_of_one_group(sizes, groups):
+    """Return how labels are dealt to persons of one group each, in the order of `sizes`, and the images' persons."""
+    member = np.repeat(np.arange(len(sizes)), sizes)
+    return ClusterPermutation.of(np.asarray(groups)[member], member), member
+
+
+def test_sets_of_one_group_change_places_with_those_of_about_their_size():
+    sizes, groups = np.tile([1, 2, 9, 14, 30], 16), np.repeat([0, 1], 40)
+    dealt, member = persons_of_one_group(sizes, groups)
+    assert [sorted(set(sizes[places.ravel()])) for places in dealt.strata] == [[1, 2], [9, 14], [30]]
+    labels = dealt.draw(300, np.random.default_rng(0)).labels
+    for of_class in ([1, 2], [9, 14], [30]):
+        assert (np.isin(sizes, of_class) @ labels.T == np.isin(sizes, of_class).sum() / 2).all()
+    # Chance is smaller than where the one image of a person stands for 30.
+    hits = (np.random.default_rng(1).random(len(member)) < 0.4).astype(int)
+    together, _ = persons_of_one_group(sizes, groups)
+    together.__dict__["_alone"] = (np.arange(80),)
+    narrow, wide = (
+        gap(each.tables(hits, **SHAPE, permutations=1000, rng=np.random.default_rng(2))).mean()
+        for each in (dealt, together)
+    )
+    assert narrow < 0.8 * wide
+
+
+def test_sets_whose_sizes_go_with_their_groups_are_dealt_together():
+    sizes = np.repeat([2, 20], 30)
+    assert len(persons_of_one_group(sizes, np.repeat([0, 1], 30))[0].strata) == 1
+    assert len(persons_of_one_group(sizes, np.tile([0, 1], 30))[0].strata) == 2
+
+
+def test_the_least_p_of_sets_in_classes_is_that_of_listing_them(monkeypatch):
+    monkeypatch.setattr(cluster_permutation, "FEWEST_OF_A_SIZE", 3)
+    sizes, groups = np.array([1, 1, 1, 1, 5, 5, 5]), np.array([0, 1, 0, 1, 0, 1, 1])
+    dealt, member = persons_of_one_group(sizes, groups)
+    assert [len(places.ravel()) for places in dealt.strata] == [4, 3]
+    small, large = (sorted(set(permutations(each))) for each in ([0, 1, 0, 1], [0, 1, 1]))
+    labels = np.array([np.concatenate(each) for each in product(small, large)])[:, member]
+    values = np.random.default_rng(0).normal(size=7)[member]
+    means = np.array([[values[of == g].mean() for g in (0, 1)] for of in labels])
+    gaps = np.ptp(means, axis=1)
+    assert dealt.least_gap_p == pytest.approx(np.mean(np.isclose(gaps, gaps.max()))) == pytest.approx(1 / 18)
+    assert dealt.least_count_p(0) == pytest.approx(2 * np.mean(np.isclose(means[:, 0], means[:, 0].max())))
