@@ -37,7 +37,9 @@ def test_a_disk_that_is_full_before_anything_starts_is_named(small_disk, room):
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, monkeypatch):
+    # A server for MLflow needs no set-up, which takes seconds.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     return Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)
 
 
