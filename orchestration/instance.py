@@ -118,7 +118,11 @@ def _link_settings(link: Path) -> None:
             hint=f"set {SETTINGS} to its path if it is yours; otherwise remove it",
         )
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.symlink_to(os.path.relpath(target, link.parent))
+    # `..` leads up from where the folder lies, which is elsewhere if it is a link itself.
+    temporary.symlink_to(os.path.relpath(target, os.path.realpath(link.parent)))
+    if not temporary.samefile(target):
+        temporary.unlink()
+        raise ConfigError("the home cannot be given Dagster's settings", where=link, found=f"no link to {target}")
     temporary.replace(link)
 
 
@@ -152,9 +156,8 @@ def audit_lock(workspace: Workspace) -> Iterator[Hold]:
     path = workspace.home / _LOCK
     with disk_errors_named(workspace):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        # Not for appending: Linux then writes at the end, wherever it is told to.
-        lock = path.open("r+")
+        # Not for appending: Linux then writes at the end, wherever it is told to. Not through a link: it is emptied.
+        lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+")
     with lock as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):

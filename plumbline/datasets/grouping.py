@@ -52,7 +52,8 @@ def rows_without_group(ungrouped: pl.DataFrame) -> pl.DataFrame:
     return ungrouped.select("attribute", "rows", why=pl.col("code").replace(UNGROUPED))
 
 
-_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,15}([.][0-9]{1,15})?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?([0-9]{1,99}[.]?[0-9]{0,99}|[.][0-9]{1,99})([Ee][+-]?[0-9]{1,3})?\s*", re.ASCII)
+"""A number as Python, pandas and people write it, of any precision; no `nan`, no `inf`, no commas."""
 
 
 def bin_names(edges: Sequence[float]) -> list[str]:
@@ -109,6 +110,7 @@ def _numbers(values: pl.Series) -> tuple[np.ndarray, int]:
     """Return the numbers, nan where a value is none, and how many values that are there are none."""
     texts = values.to_list()
     numbers = np.array([float(text) if text and _NUMBER.fullmatch(text) else np.nan for text in texts])
+    numbers[np.isinf(numbers)] = np.nan  # such as 1e999
     return numbers, int(np.isnan(numbers).sum()) - values.null_count()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from pyarrow import parquet
 from pydantic import ValidationError
 
 from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.grouping import into_bins
 from plumbline.datasets.ingestion import ingest
 from plumbline.datasets.records import Refusal
 from plumbline.datasets.registry import reader_for
@@ -123,6 +125,16 @@ def test_numbers_become_groups(folder: Path, jpeg: Callable[..., bytes]) -> None
         ("age_group", "not_a_number", 1),
         ("age_group", "out_of_range", 1),
     ]
+
+
+def test_numbers_are_read_as_they_are_written() -> None:
+    drawn = np.random.default_rng(0).uniform(0, 1, 400)
+    odd = ["1e-17", "5E-1", ".25", "0.", "-1", "+1.0", "1e999", "nan", "inf", "1,5", "1_0", "", None]
+    groups, without = into_bins(pl.Series("share", [*map(str, drawn), *odd]), (0, 0.5, 1))
+    expected = np.where(drawn < 0.5, "0 to 0.5", "0.5 to 1").tolist()
+    assert groups.to_list()[:400] == expected
+    assert groups.to_list()[400:406] == ["0 to 0.5", "0.5 to 1", "0 to 0.5", "0 to 0.5", None, "0.5 to 1"]
+    assert set(groups.to_list()[406:]) == {None} and without == {"not_a_number": 6, "out_of_range": 1}
 
 
 def test_ages_in_years_are_put_into_bands_without_being_asked(folder: Path) -> None:

@@ -86,13 +86,26 @@ def test_settings_that_came_with_a_home_run_no_program(home, tmp_path, linked):
     written.write_text(PROGRAM % ran)
     if linked:
         settings.symlink_to(written)
-        with opened(home):
-            assert settings.samefile(PROJECT / "dagster.yaml")
+        with opened(home) as instance:
+            assert settings.samefile(PROJECT / "dagster.yaml") and not instance.get_settings("python_logs")
     else:
         with pytest.raises(ConfigError, match="not used unless you name them") as said, opened(home):
             pass
         assert said.value.where == settings and "PLUMBLINE_DAGSTER_CONFIG" in str(said.value)
-    assert not ran.exists()
+
+
+@pytest.mark.parametrize("depth", range(1, 6))
+def test_settings_beside_a_folder_that_is_a_link_run_no_program_either(home, tmp_path, depth):
+    """`..` of a link in that folder leads up from where it lies, not from where it is named."""
+    folder = home.home
+    for level in range(depth):
+        (folder / "dagster.yaml").write_text(PROGRAM % (tmp_path / "ran"))
+        folder = folder / f"{level}"
+        folder.mkdir()
+    home.dagster_home.symlink_to(folder.relative_to(home.home))
+    with opened(home) as instance:
+        assert (folder / "dagster.yaml").samefile(PROJECT / "dagster.yaml")
+        assert not instance.get_settings("python_logs")
 
 
 def test_a_home_that_was_copied_with_its_links_resolved_is_taken_as_it_is(home):
@@ -130,6 +143,16 @@ def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):
         assert len(waits) == 1 and waits[0] > 0, "it waited once, and then had it"
         assert audit_is_running(home)
     assert not audit_is_running(home)
+
+
+def test_a_lock_that_is_a_link_empties_no_file_elsewhere(home, tmp_path):
+    home.home.mkdir(parents=True, exist_ok=True)
+    other = tmp_path / "precious"
+    other.write_text("words")
+    (home.home / "audit.lock").symlink_to(other)
+    with pytest.raises(StorageError, match=r"audit\.lock"), audit_lock(home):
+        pass
+    assert other.read_text() == "words"
 
 
 def test_another_audit_is_given_up_on_after_moments(home, monkeypatch):
