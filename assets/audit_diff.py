@@ -15,7 +15,14 @@ from plumbline.datasets.records import Declaration
 from plumbline.encoders.families import answers
 from plumbline.metrics.cell import build_cell
 from plumbline.provenance.code_versions import DESCRIPTIONS, code_version
-from plumbline.provenance.diff import REGRESSED, VERDICTS, judged, paired_differences, table_differences
+from plumbline.provenance.diff import (
+    REGRESSED,
+    REGRESSED_UNTESTED,
+    VERDICTS,
+    judged,
+    paired_differences,
+    table_differences,
+)
 from plumbline.report.numbers import interval
 from plumbline.storage import Committed
 from plumbline.storage.lake import recorded_audits
@@ -54,7 +61,7 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     Trident rates and MaxToxicity are paired by image or by set. The table `audit_flips` lists the images whose top
     text changed. The check `no_regression` fails where a metric got worse by more than `thresholds.regression` of the
     audit file allows, and warns where something was not compared: a suite whose prompts changed, a checkpoint at
-    chance. Empty without a previous audit.
+    chance, a number without an interval. Empty without a previous audit.
     """
     lake = workspace.lake
     new, *before = recorded_audits(lake)
@@ -117,13 +124,15 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     asset="audit_diff",
     blocking=False,
     description="No metric got worse since the previous audit by more than `thresholds.regression` allows; warns where "
-    "something was not compared: a suite whose prompts changed, a checkpoint that is no better than chance.",
+    "something was not compared: a suite whose prompts changed, a checkpoint that is no better than chance, a number "
+    "without an interval.",
 )
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """List regressions: metric, group, old and new value."""
     committed = workspace.lake.require("audit_diff")
     differences = workspace.lake.read_table("audit_diff", manifest=committed)
-    worst = judged_of(workspace, differences).filter(verdict=REGRESSED)
+    became = judged_of(workspace, differences)
+    worst, untested = became.filter(verdict=REGRESSED), became.filter(verdict=REGRESSED_UNTESTED)
     not_compared = committed.details.get("not_compared", [])
     regressed = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"
@@ -134,8 +143,9 @@ def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult
     ]
     notes = [_several(regressed, worst.height)] if regressed else []
     notes += [f"not compared: {_several(not_compared, len(not_compared))}"] if not_compared else []
+    notes += [f"worse by more than is allowed, but not tested: {untested.height:,}"] if untested.height else []
     return dg.AssetCheckResult(
-        passed=worst.is_empty() and not not_compared,
+        passed=worst.is_empty() and untested.is_empty() and not not_compared,
         # That nothing is known of it is not that it got worse.
         severity=dg.AssetCheckSeverity.WARN if worst.is_empty() else dg.AssetCheckSeverity.ERROR,
         description="; ".join(notes) or "nothing got worse by more than is allowed",

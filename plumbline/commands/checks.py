@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 
-import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -213,20 +212,20 @@ def _wrong_stored(audit: Audit, encoder: str, previews: Mapping[str, Preview], *
     for dataset, model in audit.cells:
         if model == encoder and dataset in previews:
             try:
-                _require_stored(audit, dataset, encoder, previews[dataset].seen, home=home)
+                _require_stored(audit, dataset, encoder, previews[dataset], home=home)
             except PlumblineError as error:
                 wrong.append(str(error))
     return "\n".join(dict.fromkeys(wrong))
 
 
-def _require_stored(audit: Audit, dataset: str, encoder: str, seen: pl.DataFrame | None, *, home: Path) -> None:
+def _require_stored(audit: Audit, dataset: str, encoder: str, known: Preview, *, home: Path) -> None:
     """Refuse embeddings that lack an image or cannot be used, and tables that answer no suite of a cell."""
     entry, of = audit.datasets[dataset], audit.encoders[encoder]
     address, settings = parse_address(of.address, project=here()), of.embeddings or EmbeddingsSettings()
     path = address.folder_in(home / "checkpoints")
     if embedding_contents(path, settings) is not None:
-        if seen is not None:
-            stored_images(path if path.is_dir() else path.parent, settings, dataset, seen)
+        # A dataset without images on this disk is known whole.
+        stored_images(path, settings, dataset, known.records if known.seen is None else known.seen)
         return
     stored_tables(address, encoder)
     predictions = of.predictions or Predictions()

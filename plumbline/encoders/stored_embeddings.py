@@ -159,6 +159,8 @@ class StoredEmbeddingFiles(CheckpointFiles):
 
     Attributes
     ----------
+    path : Path
+        The file of the address, or the folder; `folder` is the file's own then.
     settings : EmbeddingsSettings
     project : Path
         Where relative paths start.
@@ -166,6 +168,7 @@ class StoredEmbeddingFiles(CheckpointFiles):
         Of the checkpoint that embeds texts; None where those of texts are stored too.
     """
 
+    path: Path
     settings: EmbeddingsSettings
     project: Path
     tower: CheckpointFiles | None
@@ -209,6 +212,7 @@ class StoredEmbeddingFiles(CheckpointFiles):
             digest_json([shas, read_as, of_texts.version if of_texts else None]),
             family,
             tuple(sorted(shas.items())),
+            path,
             settings,
             project,
             of_texts,
@@ -218,7 +222,7 @@ class StoredEmbeddingFiles(CheckpointFiles):
     def texts(self) -> Path:
         """Return the path of the stored embeddings of texts."""
         text = self.settings.texts
-        return self.folder if text is None else parse_address(text, project=self.project).folder_in(Path())
+        return self.path if text is None else parse_address(text, project=self.project).folder_in(Path())
 
 
 # --- Files of vectors, each with the names of its rows.
@@ -577,7 +581,7 @@ def stored_images(
     Parameters
     ----------
     top : Path
-        The folder of the address `stored:PATH`.
+        The file or folder of the address `stored:PATH`.
     images : DataFrame
         `path` and `image_id` of n accepted images.
     width : int
@@ -661,7 +665,7 @@ class StoredEmbeddings:
     crop: Crop | None = None
 
     def __init__(self, files: StoredEmbeddingFiles, _placement: Placement, tower: DualEncoder | None = None) -> None:
-        self.family, self.weights_sha256, self.folder = files.family, files.weights_sha256, files.folder
+        self.family, self.weights_sha256, self.path = files.family, files.weights_sha256, files.path
         self._settings, self._tower = files.settings, tower
         self.parameters, self.device = (0, "none") if tower is None else (tower.parameters, tower.device)
         self.logit_scale = self._settings.logit_scale if tower is None else tower.logit_scale
@@ -698,7 +702,7 @@ class StoredEmbeddings:
 
     def images(self, dataset: str, images: pl.DataFrame) -> StoredImages:
         """Return the embeddings of images; see `stored_images`, of the width of those of texts."""
-        return stored_images(self.folder, self._settings, dataset, images, width=self.width)
+        return stored_images(self.path, self._settings, dataset, images, width=self.width)
 
 
 class StoredTexts:

@@ -97,13 +97,16 @@ FLIP_SCHEMA: Schema = {
 
 LOWER = ("harm_rate", "probe_rate", *SCORED_ATTRIBUTES)
 """Rates and scores of harm: no disparities, but less is better."""
+SIGNED = ("sc_weat_effect", "sc_weat_statistic", "weat_effect", "directional_bias", "skew_at_k")
+"""Numbers of one group that are 0 where groups are alike: further from it, to either side, is worse."""
 HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision")
 
 
 def fair_values() -> dict[str, float]:
     """Return metric -> its value at equal treatment of the groups."""
     ideal = {name: traits.when_identical for name, traits in (METRICS | LANGUAGE_METRICS).items()}
-    return {name: one for name, one in ideal.items() if isinstance(one, float) and not math.isnan(one)}
+    known = {name: one for name, one in ideal.items() if isinstance(one, float) and not math.isnan(one)}
+    return known | dict.fromkeys(SIGNED, 0.0)
 
 
 def directed_metrics() -> tuple[str, ...]:
@@ -385,10 +388,12 @@ BEFORE = "before"
 REGRESSED, WORSE, BETTER, NEITHER = "worse than allowed", "worse", "better", "neither better nor worse"
 APPEARED, VANISHED = "appeared", "vanished"
 UNSURE = "no evidence of a change"
-VERDICTS = (REGRESSED, WORSE, BETTER, NEITHER, APPEARED, VANISHED, UNSURE)
+REGRESSED_UNTESTED, WORSE_UNTESTED = "worse than allowed but untested", "worse but untested"
+VERDICTS = (REGRESSED, REGRESSED_UNTESTED, WORSE, WORSE_UNTESTED, BETTER, NEITHER, APPEARED, VANISHED, UNSURE)
 """What became of a number, in the order in which it is told: there is evidence that it changed, and it moved away from
-what is fair by more than is allowed, by less or of a metric without a limit, towards it, or has no direction; it is
-defined on one side only; or it was tested, and there is no evidence that it changed."""
+what is fair by more than is allowed, by less or of a metric without a limit, towards it, or has no direction; it moved
+away without a test, since a side has no interval; it is defined on one side only; or it was tested, and there is no
+evidence that it changed."""
 
 
 def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
@@ -420,6 +425,7 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     old, new = (pl.col(name).fill_nan(None).is_not_null() for name in ("value_old", "value_new"))
     evident = pl.col("value").is_finite() & (pl.col("q") < significance)
     away = pl.col("worse").fill_nan(None)
+    moved = pl.col("value").is_finite() & (pl.col("value") != 0)
     verdict = (
         pl.when(~eligible)
         .then(None)
@@ -427,9 +433,14 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
         .then(pl.lit(APPEARED))
         .when(old & ~new)
         .then(pl.lit(VANISHED))
+        .when(~evident.fill_null(value=False) & pl.col("q").is_finite())
+        .then(pl.when(moved).then(pl.lit(UNSURE)))
         .when(~evident.fill_null(value=False))
         .then(
-            pl.when(pl.col("value").is_finite() & (pl.col("value") != 0) & pl.col("q").is_finite()).then(pl.lit(UNSURE))
+            pl.when(moved & (away > limit).fill_null(value=False))
+            .then(pl.lit(REGRESSED_UNTESTED))
+            .when(moved & (away > 0))
+            .then(pl.lit(WORSE_UNTESTED))
         )
         .when(away > limit)
         .then(pl.lit(REGRESSED))
@@ -439,7 +450,8 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
         .then(pl.lit(BETTER))
         .otherwise(pl.lit(NEITHER))
     )
-    order = pl.col("verdict").replace_strict(dict(zip(VERDICTS, range(9))), default=None, return_dtype=pl.Int8)
+    places = {name: place for place, name in enumerate(VERDICTS)}
+    order = pl.col("verdict").replace_strict(places, default=None, return_dtype=pl.Int8)
     nearer = pl.when(pl.col("value") > 0).then("ci_low").otherwise("ci_high")
     clear = (pl.col("value") / (pl.col("value") - nearer)).abs().fill_nan(None)
     return differences.with_columns(verdict=verdict).sort(

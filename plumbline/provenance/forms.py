@@ -32,10 +32,12 @@ from plumbline.provenance.export import (
 )
 from plumbline.provenance.tracked_numbers import tracked_name
 from plumbline.report.charts.scorecard import scorecard as drawn
+from plumbline.report.findings import as_picked, beyond_scorecard, findings
 from plumbline.report.numbers import interval
 from plumbline.report.reading import Reading
+from plumbline.report.rows import where
 from plumbline.report.scorecard import scorecard
-from plumbline.report.sentences import model_sentences
+from plumbline.report.sentences import in_sentences, model_sentences
 from plumbline.storage.files import csv_bytes, table_bytes
 
 Files = dict[str, bytes]
@@ -249,19 +251,25 @@ def eval_results(audit: Exported) -> Files:
     return files
 
 
+MOST_BEYOND = 5
+"""Findings of bias beyond the scorecard that a card tells, the strongest first."""
+
+
 def model_cards(audit: Exported) -> Files:
     """Return for each model a section of a model card, with its headline numbers as `model-index` where it has any."""
     known = {"audit": str(audit.table["audit_id"][0])} if audit.table.height else {}
     card = scorecard(audit.table, audit.reading)
-    return {
-        f"model_cards/{model}.md": model_card(
-            model,
-            audit.headlines(model),
-            about=known | dict(audit.about.get(model, {})),
-            said=model_sentences(card, model, audit.reading),
-        ).encode()
-        for model in audit.models
-    }
+    picked, as_told = as_picked(audit.table, audit.reading)
+    ranked, files = findings(picked, as_told), {}
+    for model in audit.models:
+        beyond = beyond_scorecard(model, where(card, model=model).to_dicts(), ranked)
+        said = model_sentences(card, model, audit.reading)
+        said += map(str, in_sentences(beyond[:MOST_BEYOND], audit.table, picked, as_told))
+        if more := len(beyond[MOST_BEYOND:]):
+            said.append(f"{more} more {'finding' if more == 1 else 'findings'} of bias: see the report.")
+        about = known | dict(audit.about.get(model, {}))
+        files[f"model_cards/{model}.md"] = model_card(model, audit.headlines(model), about=about, said=said).encode()
+    return files
 
 
 # --- Croissant: what the columns of the metric table are, in the words of ML Commons.

@@ -19,9 +19,11 @@ from plumbline.provenance.diff import (
     ONE_SIDE,
     PAIRED,
     REGRESSED,
+    REGRESSED_UNTESTED,
     UNSURE,
     VANISHED,
     WORSE,
+    WORSE_UNTESTED,
 )
 from plumbline.report.charts.chart import Chart
 from plumbline.report.charts.dots import Dot, Rows, Unit, dots
@@ -35,7 +37,9 @@ LONGEST = 40
 SHOWN_FLIPS = 12
 TITLES = {
     REGRESSED: "Worse by more than is allowed",
+    REGRESSED_UNTESTED: "Worse by more than is allowed, but not tested",
     WORSE: "Worse, within what is allowed or without a limit",
+    WORSE_UNTESTED: "Worse, within what is allowed or without a limit, but not tested",
     BETTER: "Better",
     NEITHER: "Changed, neither for the better nor the worse",
     APPEARED: "Appeared: undefined or not asked before",
@@ -96,8 +100,10 @@ class Changes:
 
     @property
     def state(self) -> str:
-        """Return `worse`, `unknown` where something was not compared and nothing is worse, or `clear`."""
-        return "worse" if self.regressed else "unknown" if self.not_compared else "clear"
+        """Return `worse`, `unknown` where nothing is but something was not compared or not tested, or `clear`."""
+        if self.regressed:
+            return "worse"
+        return "unknown" if self.not_compared or self._of(REGRESSED_UNTESTED).height else "clear"
 
     @property
     def summary(self) -> str:
@@ -112,17 +118,25 @@ class Changes:
             first = f"{_numbers(self.regressed)} worse than before by more than is allowed: {which}{example}."
         elif self.differences.is_empty() and not self.not_compared:
             return "Every number is the same."
-        elif self.not_compared:
-            first = "Nothing that was compared is worse than before by more than is allowed." if compared else ""
+        elif self.state == "unknown":
+            which = "compared" if self.not_compared else "tested"
+            first = f"Nothing that was {which} is worse than before by more than is allowed." if compared else ""
         else:
             first = "Nothing is worse than before by more than is allowed."
         sentences = [first] if first else []
         within, better = counts[WORSE], counts[BETTER]
+        for untested, what in (
+            (counts[REGRESSED_UNTESTED], "worse by more than is allowed"),
+            (counts[WORSE_UNTESTED], "worse within that, or of a metric without a limit"),
+        ):
+            if untested:
+                sentences.append(f"{_numbers(untested)} {what}, but could not be tested, for want of an interval.")
         if within:
             sentences.append(f"{_numbers(within)} worse within that, or of a metric without a limit.")
         if better:
             sentences.append(f"{_numbers(better)} better.")
-        if not counts[WORSE] + counts[BETTER] + counts[REGRESSED] + counts[NEITHER] and compared:
+        told = (REGRESSED, REGRESSED_UNTESTED, WORSE, WORSE_UNTESTED, BETTER, NEITHER)
+        if not any(counts[verdict] for verdict in told) and compared:
             changed = self.differences.filter(pl.col("value").is_finite())["value"]
             same = changed.len() > 0 and bool((changed == 0).all())
             sentences.append(
@@ -234,7 +248,7 @@ def _listing(chosen: pl.DataFrame, *, most: int = LONGEST) -> Listing:
             row["dataset"],
             *change_texts(row),
             "–" if row["q"] is None else bare_p(row["q"]),
-            row["compared"],
+            row["compared"] if row["q"] is not None else "not tested",
         )
         for row in chosen.head(most).to_dicts()
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -143,6 +144,12 @@ def headline_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return the strongest finding of every topic with its sentence, corrected for having been picked."""
     picked, as_told = as_picked(checked(table), reading)
     return in_sentences(headlines(findings(picked, as_told)), table, picked, as_told)
+
+
+def beyond_scorecard(model: str, cells: Iterable[Mapping[str, Any]], ranked: Iterable[Finding]) -> list[Finding]:
+    """Return a model's findings of bias that are no cell of the scorecard."""
+    rows = {cell["row"] for cell in cells}
+    return [f for f in ranked if f.model == model and f.tone == "bias" and f.row not in rows]
 
 
 def as_picked(table: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, Reading]:

@@ -21,7 +21,7 @@ from plumbline.report.charts.chart import Chart
 from plumbline.report.data import data_findings, even_models
 from plumbline.report.evidence import unchecked
 from plumbline.report.finding import DIFFERENCES, Finding, headlines, in_rank_order
-from plumbline.report.findings import as_picked, findings
+from plumbline.report.findings import as_picked, beyond_scorecard, findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import check_findings, word_findings
 from plumbline.report.language_words import STAND_IN, generated, headline_scorer, people
@@ -548,7 +548,7 @@ _OF_MODEL = dict.fromkeys(DIFFERENCES, MOST_OF_MODEL)
 def _own(ranked: Sequence[Finding], model: str, card: pl.DataFrame) -> list[Finding]:
     """Return the findings of a model's section, for breadth; with one of bias beyond the scorecard, if there is any."""
     chosen = _broad([finding for finding in ranked if finding.model == model], _OF_MODEL, MOST_OF_MODEL)
-    beyond = _beyond(model, where(card, model=model).to_dicts(), ranked)
+    beyond = beyond_scorecard(model, where(card, model=model).to_dicts(), ranked)
     if beyond and not any(finding in chosen for finding in beyond):
         chosen = [*chosen[: MOST_OF_MODEL - 1], beyond[0]]
     return chosen
@@ -580,7 +580,8 @@ def _broad(ranked: Sequence[Finding], most_of: Mapping[str, int], most: int) -> 
 def advice(table: pl.DataFrame, card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding]) -> tuple[str, ...]:
     """Return which model to choose, which mitigation to use or to try first, and what instructions change."""
     encoders = asked_models(card, "encoder")
-    candidates = [each for each in _tried(inputs) if _tested(where(card, model=each[0].model))]
+    tries = _tried(inputs)
+    candidates = [each for each in tries if _tested(where(card, model=each[0].model))] or tries
     candidates.sort(key=lambda each: each[0].model not in encoders[:1])
     lines = _choice(card, inputs, ranked)
     evident = _tested(where(card, model=encoders[0], state="evidence")) if encoders else []
@@ -662,7 +663,7 @@ def _choice(card: pl.DataFrame, inputs: ReportInputs, ranked: Sequence[Finding])
             f"Evidence in the fewest questions: {models_text(best)}."
         )
         best = [model for model in tested if model in {*best, last}]
-    beyond = [model for model in best if _beyond(model, tested[model], ranked)]
+    beyond = [model for model in best if beyond_scorecard(model, tested[model], ranked)]
     sections = "its section" if len(beyond) == 1 else "their sections"
     more = f" Outside these questions {listed(beyond)} {_shows(beyond)} bias as well: see {sections}."
     return [text + (more if beyond else "")]
@@ -713,12 +714,6 @@ def _least_biased(card: pl.DataFrame, models: Sequence[str]) -> _Least | None:
             alike_in = f"{'show no evidence of bias' if without else 'are alike'} in {topics(first)}"
         left = alike or left
     return None
-
-
-def _beyond(model: str, cells: Sequence[Mapping[str, Any]], ranked: Sequence[Finding]) -> list[Finding]:
-    """Return a model's findings of bias that are no cell of the scorecard."""
-    rows = {cell["row"] for cell in cells}
-    return [f for f in ranked if f.model == model and f.tone == "bias" and f.row not in rows]
 
 
 def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:

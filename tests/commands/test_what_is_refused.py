@@ -581,6 +581,18 @@ WRITTEN = {
         ("row 1", "row 2", "row 3"),
         27,
     ),
+    "vectors of images that are not on this disk": Refused(
+        all_of(
+            stored(embedding=VECTORS * np.nan, image_path=[f"photos/{i}.jpg" for i in range(30)]),
+            put("datasets.staff.reader", "listing"),
+        ),
+        "images.npz, row 1",
+        "30 of 30 stored embeddings hold NaN",
+        "finite numbers",
+        "",
+        ("row 1", "row 2", "row 3"),
+        27,
+    ),
     "predictions of another suite": Refused(
         predictions("image,agency\nphotos/0.jpg,leader\n"), "mine.csv", "columns image, agency", "a column `crime`"
     ),

@@ -102,6 +102,21 @@ def test_every_layout_gives_each_image_its_vector_and_each_text_its_own(tmp_path
         assert encoder.weights_sha256 == digest_file(tmp_path / "images.npz"), "of one file its own, as sha256sum says"
 
 
+def test_a_file_is_read_alone_whatever_lies_beside_it(tmp_path):
+    """One npz a model in a folder: what another file holds is another model's."""
+    names, halves = np.array(PATHS), {"a": slice(None, 3), "b": slice(3, None)}
+    for name, half in halves.items():
+        np.savez(tmp_path / f"{name}.npz", image_path=names[half], embedding=VECTORS[half])
+    read_as = {"texts": f"stored:{tmp_path / 'prompts.npz'}"}
+    texts(tmp_path)
+    alone = opened(tmp_path / "a.npz", **read_as)
+    np.testing.assert_array_equal(alone.images("faces", IMAGES.head(3)).vectors, VECTORS[:3])
+    with pytest.raises(EncodingError, match="have no stored embedding"):
+        alone.images("faces", IMAGES)
+    np.savez(tmp_path / "whole.npz", image_path=names, embedding=VECTORS, caption=np.array(TEXTS[: len(names)]))
+    np.testing.assert_array_equal(opened(tmp_path / "whole.npz", **read_as).images("faces", IMAGES).vectors, VECTORS)
+
+
 def test_texts_may_lie_elsewhere_and_suites_without_theirs_are_named(tmp_path):
     clip_retrieval(tmp_path / "images", PATHS, 3 * VECTORS)
     clip_retrieval(tmp_path / "prompts", list(TEXTS), OF_TEXTS, kind="text", column="caption")

@@ -15,6 +15,7 @@ from plumbline.provenance.diff import (
     suite_hashes,
     table_differences,
     with_q,
+    worse,
 )
 from plumbline.reasons import joined, reason
 
@@ -166,7 +167,14 @@ def test_q_is_over_all_cells():
 
 def test_limits_may_be_set_for_what_has_a_direction():
     assert {"max_skew", "harm_rate", "max_toxicity", "impact_ratio"} <= set(directed_metrics())
+    assert {"sc_weat_effect", "skew_at_k"} <= set(directed_metrics())
     assert "outcome_proportion" not in directed_metrics()
+
+
+@pytest.mark.parametrize(("old", "new", "away"), [(0.3, -1.1, 0.8), (-1.1, 0.3, -0.8), (0.4, -0.4, 0.0)])
+def test_an_association_is_worse_the_further_it_is_from_0_to_either_side(old, new, away):
+    sides = pl.DataFrame({"metric": ["sc_weat_effect"], "old": [old], "new": [new]})
+    assert sides.select(worse(pl.col("old"), pl.col("new"))).item() == pytest.approx(away)
     assert pl.DataFrame(schema=DIFF_SCHEMA).is_empty()
 
 

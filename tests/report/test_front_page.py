@@ -18,7 +18,7 @@ from plumbline.metrics.associations import OTHERS
 from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
-from plumbline.report.front import MOST_FINDINGS, _choice, audited, front_page, limits, section, verdict
+from plumbline.report.front import MOST_FINDINGS, _choice, advice, audited, front_page, limits, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.scorecard import BY_ID, between, scorecard
@@ -230,6 +230,14 @@ def test_mitigations_are_advised_where_they_can_be_tried(table, inputs):
     front = front_page(table, choices, choices.reading)
     assert any("cannot be tried on what" in line for line in front.advice)
     assert not any("none was tried" in line for line in front.advice)
+
+
+def test_what_was_tried_is_told_where_no_image_got_a_label(audits):
+    _, inputs = audits["encoders"]
+    names = inputs.transfer["model"].unique(maintain_order=True)
+    card = scorecard(frame(*(answer(name, **NO_IMAGE) for name in names)), Reading())
+    assert any(line.startswith("For ") for line in advice(frame(), card, inputs, []))
+    assert advice(frame(), card, replace(inputs, transfer=None), []) == ()
 
 
 def test_the_page_is_one_page(audit):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestration.compared import print_changes
 from plumbline.metrics.paired import comparisons
-from plumbline.provenance.diff import DIFF_SCHEMA, FLIP_SCHEMA, judged
+from plumbline.provenance.diff import DIFF_SCHEMA, FLIP_SCHEMA, headline_definitions, judged
 from plumbline.reasons import reason
 from plumbline.report import render
 from plumbline.report.changes import LONGEST, Changes, change_title
@@ -126,6 +126,29 @@ def test_what_was_not_compared_stands_in_place_of_the_all_clear(said_by):
     assert UNKNOWN in some and "Nothing that was compared is worse than before" in some
     worse = said_by(changes([other, difference()], not_compared=[UNKNOWN]))
     assert UNKNOWN in worse and "worse than before by more than is allowed" in worse.lower()
+
+
+UNTESTED = {"ci_low": float("nan"), "ci_high": float("nan"), "p": None, "q": None, "compared": "as if independent"}
+
+
+@pytest.mark.parametrize("said_by", [in_the_terminal, lambda found: render_changes(found, title="x")])
+def test_what_moved_away_and_cannot_be_tested_is_told(said_by):
+    """A gap that was 0 in every answer has no interval, and the gap after it no test."""
+    beyond = difference(**UNTESTED)
+    gap = {"definition": headline_definitions()["salary_gap"], **UNTESTED}
+    pay = difference(metric="salary_gap", value_old=0.0, value_new=2e4, value=2e4, worse=2e4, **gap)
+    nearer = difference(metric="rating_gap", value_old=2.0, value_new=1.0, value=-1.0, worse=-1.0, **gap)
+    found = changes([pay, nearer, difference(q=0.5)])
+    assert found.state == "clear" and "rating gap" not in said_by(found)
+    assert "1 number is worse within that, or of a metric without a limit, but could not be tested" in found.summary
+    assert "salary gap" in said_by(found) and "not tested" in said_by(found)
+    found = changes([beyond, pay])
+    assert found.state == "unknown" and "Nothing that was tested is worse" in found.summary
+    assert [title for title, _ in found.listings] == [
+        "Worse by more than is allowed, but not tested",
+        "Worse, within what is allowed or without a limit, but not tested",
+    ]
+    assert changes([beyond, difference(event="tested")]).state == "worse"
 
 
 def test_a_reason_of_several_lines_is_shown_as_lines():

@@ -10,6 +10,7 @@ from plumbline.catalog.schema import row_id
 from plumbline.datasets.grouping import crossed_name
 from plumbline.errors import MetricError
 from plumbline.metrics.family import family_descriptions
+from plumbline.provenance.forms import Exported, model_cards
 from plumbline.provenance.tracked_numbers import headline_metrics, scorecard_numbers
 from plumbline.reasons import encode, reason
 from plumbline.report.chapters import CHAPTERS
@@ -420,6 +421,9 @@ def test_a_value_without_a_test_says_on_whom_another_test_says_that_it_falls():
         for group, value, q in (("Black_man", 0.7, 0.02), ("White_man", 0.0, 0.03), ("Asian_man", 0.3, 0.9))
     ]
     said = cell(scorecard(frame(spoken("a"), *shares), Reading()), "a", "max_toxicity")["groups"]
+    table = frame(spoken("a"), *shares)
+    card = model_cards(Exported(table, Reading()))["model_cards/a.md"].decode().replace("\u00a0", " ")
+    assert "a writes its most toxic text about Black men in 70%" in card and "White men in" not in card
     assert said.replace("\u00a0", " ").endswith(
         "evidence on whom it falls: in the 40 scenes whose texts differ most in toxicity, the most toxic text is about "
         "Black men in 70% (q = 0.020)"
