@@ -53,7 +53,7 @@ def unlocked(report: Mapping, lock: Mapping[tuple[str, str], set[str]]) -> Itera
     for each in report["install"]:
         name, version = normal(each["metadata"]["name"]), each["metadata"]["version"]
         source = each["download_info"]
-        if "dir_info" in source:
+        if "dir_info" in source and name == "plumbline":
             continue
         digest = source.get("archive_info", {}).get("hashes", {}).get("sha256")
         if (name, version) in lock and digest in lock[name, version]:

@@ -52,13 +52,14 @@ def test_other_bytes_and_unknown_distributions_are_refused_and_another_build_is_
             installed("a-b", "1.1", sha256="1" * 64),
             installed("stranger", "1", sha256="1" * 64),
             installed("of-a-repository", "1", vcs_info={}),
+            installed("of-a-folder", "1", dir_info={}),
             installed("plumbline", "0.6.0", dir_info={"editable": True}),
         ]
     }  # fmt: skip
     told = list(unlocked(report, lock))
-    assert [refused for _, refused in told] == [True, False, True, True, True]
+    assert [refused for _, refused in told] == [True, False, True, True, True, True]
     assert [words.split(" is ")[0].split(" has ")[0] for words, _ in told] == [
-        "a-b 1.0", "torch 2.0+cpu", "a-b 1.1", "stranger 1", "of-a-repository 1",
+        "a-b 1.0", "torch 2.0+cpu", "a-b 1.1", "stranger 1", "of-a-repository 1", "of-a-folder 1",
     ]  # fmt: skip
 
 
