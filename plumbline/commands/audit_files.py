@@ -444,6 +444,9 @@ def _dataset(root: Path, table: Table | None) -> list[str]:
     if "gender" in guessed:
         counted = table.values(guessed["gender"])
         lines += _gender_values([value for value, n in counted if n >= MappedFolder.smallest_shown])
+    if "split" in guessed and "train" not in (parts := [value for value, _ in table.values(guessed["split"])]):
+        first = json.dumps(parts[0] if parts else "A")
+        lines += [f"  # values: {{split: {{{first}: train}}}}   # FILL IN: mitigations are trained on `train` alone"]
     lines += ["  # bins: {age: [0, 18, 30, 45, 65, 120]}   # numbers into groups; ages have FairFace's without it"]
     lines += ["  # min_shown: 5   # smaller groups appear nowhere"]
     lines += ["# balance: {gender: [0.40, 0.60]}   # refuse the audit where a group's share is outside"]

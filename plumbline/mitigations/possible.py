@@ -86,7 +86,7 @@ def why_not_fitted(settings: MitigationSettings, suites: Sequence[Suite], record
     if isinstance(settings, TrainedMitigationSettings) and not settings.datasets and settings.from_ is None:
         train = is_training_row(records)
         if not train.any():
-            return "no row is of a training split: map a column to `split`, or name `fit_on`"
+            return "no row is of a training split: map a column to `split`, whose value is `train`, or name `fit_on`"
         if train.all():
             return "every image is a training image: none is left to judge it on"
     return ""

@@ -116,7 +116,7 @@ def training_rows(
         return _chosen(records, images, rows, ("all",), np.zeros(len(rows), np.int64))
     if column is None or not train.any():
         raise MetricError(
-            f"there are no rows to train on: a training split with labels of `{attribute}` is needed",
+            f"there are no rows to train on: rows whose split is `{TRAIN}`, with labels of `{attribute}`, are needed",
             found=f"{int(train.sum())} training rows, {'no' if column is None else 'with'} labels of {attribute}",
             expected=f"rows with split `{TRAIN}`",
             hint="map a column to `split`, or leave this mitigation out for this dataset",

@@ -45,7 +45,7 @@ def test_age_is_the_group_or_else_the_age():
     [
         ({"split": ["val"] * 6}, "0 training rows"),
         ({"split": ["train"] * 6}, "every image is a training image"),
-        ({"split": pl.Series([None] * 6, dtype=pl.String)}, "training split"),
+        ({"split": pl.Series([None] * 6, dtype=pl.String)}, "whose split is `train`"),
         ({"race": pl.Series([None] * 6, dtype=pl.String)}, "no labels of race"),
         ({"race": ["White"] * 6}, "fewer than two groups"),
     ],

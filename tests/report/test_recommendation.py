@@ -30,6 +30,7 @@ ACCURACY = {
     "kind": "cost", "metric": "zero_shot_accuracy", "definition": "macro", "suite": "trident",
     "value_before": 0.9,
 }  # fmt: skip
+RECALL = {"kind": "cost", "metric": "retrieval_recall", "definition": "recall@1", "suite": None, "value_before": 0.8}
 PROBES = {
     "kind": "trident", "metric": "probe_rate", "definition": "by_valence", "suite": "trident",
     "event": "negative", "value_before": 0.5,
@@ -147,12 +148,13 @@ def test_beside_no_evidence_stands_which_change_would_have_been_found(effects):
 
 def test_a_table_says_what_each_changes_costs_and_needs():
     shown = glance(
-        **{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE), (ACCURACY, -0.2)]},
+        **{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE), (ACCURACY, -0.1), (RECALL, -0.2)]},
         saner=[(GENDER_CRIME, float("nan"))],
         logit_adjustment=[(PROBES, BETTER)],
     )
     changed, cost, how, note = shown["Prompt Array (prompt_array-x)"]
-    assert changed == "1 better, 2 worse of 3; costs" and cost.endswith("−20 points") and note == ""
+    assert changed == "1 better, 2 worse of 3; costs" and note == ""
+    assert cost.startswith("recall") and cost.endswith("−20 points"), "the largest, of whichever kind"
     assert "gradients through the text encoder" in how
     assert shown["SANER"][3] == "undefined comparisons: 1"
     (disputed,) = glance(a=[(GENDER_CRIME, BETTER), (PARITY, WORSE)]).values()

@@ -19,7 +19,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share
 from plumbline.report.numbers import bare_p, count, interval, percent, points, with_interval
 from plumbline.report.reading import Reading
-from plumbline.report.recommendation import advice, foremost, recommended
+from plumbline.report.recommendation import advice, recommended
 from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
 from plumbline.report.transfer import (
     BLOCKS,
@@ -344,7 +344,7 @@ def glance_listing(own: Sequence[Tried]) -> Listing:
     """List of each mitigation of a model how many bias measures it changes, what it costs most, and how it works."""
     rows = []
     for one in own:
-        most = foremost(one.of(*COSTS, verdict=WORSENED), 1)
+        most = sorted(one.of(*COSTS, verdict=WORSENED), key=lambda row: -abs(row["value"]))
         known = "none seen" if one.of(*COSTS) else "not measured"
         cost = f"{row_title(most[0])} {change(most[0])}" if most else known
         how = METHODS[one.method].takes if one.method in METHODS else "–"
