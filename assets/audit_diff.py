@@ -92,8 +92,7 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
 
 def judged_of(workspace: Workspace, differences: pl.DataFrame) -> pl.DataFrame:
     """Return what became of each number, by what the audit file allows; see `judged`."""
-    audit = workspace.audit
-    return judged(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
+    return judged(differences, workspace.audit.thresholds.regression)
 
 
 @dataclass(frozen=True)

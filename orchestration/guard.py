@@ -63,7 +63,7 @@ def _refusal(scope: Scope, headers: Headers) -> str | None:
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     if len(hosts) != 1 or hosts[0] not in local:
         return f"Host is {', '.join(hosts) or 'missing'}, not {' or '.join(local)}"
-    if any(origin.removeprefix("http://") not in local for origin in origins):
+    if not {*origins} <= {f"http://{host}" for host in local}:
         return f"Origin is {', '.join(origins)}, not http://{' or http://'.join(local)}"
     if not scope["path"].isprintable():
         return "the path has a control character"

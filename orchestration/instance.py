@@ -118,6 +118,7 @@ def _link_settings(link: Path) -> None:
             hint=f"set {SETTINGS} to its path if it is yours; otherwise remove it",
         )
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of a process of this number that was killed
     # `..` leads up from where the folder lies, which is elsewhere if it is a link itself.
     temporary.symlink_to(os.path.relpath(target, os.path.realpath(link.parent)))
     if not temporary.samefile(target):

@@ -280,7 +280,7 @@ class Tracking:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Let one process of this home at a time make what must be there once."""
-        with (self._workspace.home / "mlflow.lock").open("w") as file:
+        with (self._workspace.home / "mlflow.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

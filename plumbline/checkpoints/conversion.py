@@ -1,8 +1,8 @@
 """Weights that exist only as a pickle, turned into safetensors once, in a process of its own.
 
 `torch.load(weights_only=True)` builds tensors and refuses every other object. The process around it is the second
-wall: it may open no socket and start no program, its memory and time are limited, and what it writes is opened as
-safetensors only.
+wall and no sandbox: Python's calls that open a socket or start a program are refused, its memory and time are limited,
+and what it writes is opened as safetensors only.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def _memory_limit() -> int:
 
 
 def _build_walls() -> None:
-    """Limit this process, and have the interpreter refuse network and programs; neither can be undone from inside."""
+    """Limit this process for good, and have the interpreter refuse what opens sockets and starts programs."""
+    import _posixsubprocess
     import resource
 
     for kind, limit in (
@@ -170,6 +171,15 @@ def _build_walls() -> None:
             raise PermissionError(f"{event} is not allowed while weights are converted")
 
     sys.addaudithook(refuse)
+
+    def fork_exec(*_: Any) -> NoReturn:
+        raise PermissionError("fork_exec is not allowed while weights are converted")
+
+    # The one call that starts programs and raises no event.
+    for module in (_posixsubprocess, subprocess):
+        for name in ("fork_exec", "_fork_exec"):
+            if hasattr(module, name):
+                setattr(module, name, fork_exec)
 
 
 def _reason(error: BaseException) -> str:

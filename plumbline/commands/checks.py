@@ -223,9 +223,10 @@ def _require_stored(audit: Audit, dataset: str, encoder: str, known: Preview, *,
     entry, of = audit.datasets[dataset], audit.encoders[encoder]
     address, settings = parse_address(of.address, project=here()), of.embeddings or EmbeddingsSettings()
     path = address.folder_in(home / "checkpoints")
+    # A dataset without images on this disk is known whole.
+    images = known.records if known.seen is None else known.seen
     if embedding_contents(path, settings) is not None:
-        # A dataset without images on this disk is known whole.
-        stored_images(path, settings, dataset, known.records if known.seen is None else known.seen)
+        stored_images(path, settings, dataset, images)
         return
     stored_tables(address, encoder)
     predictions = of.predictions or Predictions()
@@ -243,6 +244,7 @@ def _require_stored(audit: Audit, dataset: str, encoder: str, known: Preview, *,
     if suites and not any(table.answers(suite) for suite in suites):
         table.require(suites)
     table.require_images()
+    table.chosen([suite for suite in suites if table.answers(suite)], images)
 
 
 def _previewed(audit: Audit, dataset: str, *, home: Path, looked_at: int = LOOKED_AT) -> Preview:

@@ -278,7 +278,7 @@ def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.i
 
     A row is of an image whose path below the dataset, or whose sha256, it names. Else of one whose path, with its
     suffix or without, is how the name ends (`/data/faces/a.jpg` is `a.jpg`) or ends with the name (the key `000012` of
-    a webdataset is `00000/000012.jpg`), unless two images are called so.
+    a webdataset is `00000/000012.jpg`), unless two images are called so, or it names another one exactly.
 
     Parameters
     ----------
@@ -308,9 +308,10 @@ def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.i
                 ending.setdefault(end, []).append(i)
     row_of = np.full(records.height, -1, dtype=np.int64)
     again: dict[str, tuple[str, int, int]] = {}
-    loosely: dict[int, set[str]] = {}
+    named, loosely = set[int](), dict[int, set[str]]()
     for n, (path, image) in enumerate(records.select("path", "image_id").rows()):
         rows = exact.get(path) or exact.get(image)
+        named.update(rows or ())
         if not rows:
             called = _called(path)
             rows = next((ending[each] for each in called if each in ending), None) or next(
@@ -322,8 +323,9 @@ def find_rows(records: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.i
             row_of[n] = rows[0]
         if len(rows) > 1:
             again[path] = (path, rows[0], rows[1])
-    of_several = [row for row, paths in loosely.items() if len(paths) > 1]
-    return np.where(np.isin(row_of, of_several), -1, row_of), [*again.values()]
+    of_another = {path for row, paths in loosely.items() if len(paths) > 1 or row in named for path in paths}
+    row_of[records["path"].is_in(list(of_another)).to_numpy()] = -1
+    return row_of, [*again.values()]
 
 
 def _called(path: str) -> tuple[str, str]:

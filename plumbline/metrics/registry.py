@@ -86,8 +86,8 @@ def metric_table(
         joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
     if permutations is not None:
-        filled = add_floor_reasons(filled, draws=permutations, significance=1 - confidence)
-    filled = add_power(filled, confidence=confidence, significance=1 - confidence)
+        filled = add_floor_reasons(filled, draws=permutations)
+    filled = add_power(filled, confidence=confidence)
     filled = add_equivalence(filled, margins or {}, confidence=confidence)
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)
 

@@ -66,7 +66,7 @@ class Audit:
     def reading(self) -> Reading:
         """Return how the estimates are read: what counts as evidence, and as a small group."""
         level = self.settings.confidence
-        return Reading(confidence=level, minimum_group=self.settings.min_group, significance=round(1 - level, 12))
+        return Reading(confidence=level, minimum_group=self.settings.min_group)
 
     @cached_property
     def findings(self) -> Findings:

@@ -187,6 +187,12 @@ _ANSWERS = "generation"
 _CAUSES = {"checkpoint_sha256": "the checkpoint", "dataset_digest": "the dataset", "labeller_sha256": "the labeller"}
 
 
+_MOVES_WITH_OTHERS = (
+    "cell_id", "audit_id", "q", "smallest_detectable", "equivalence_q", "reason", "reason_codes",
+)  # fmt: skip
+"""Columns that other cells or suites move too: what is corrected together, and what follows from that."""
+
+
 class CellPair(NamedTuple):
     """The rows of two metric tables of one model on one dataset; empty where a table has none."""
 
@@ -207,8 +213,7 @@ def changed_cells(old: pl.DataFrame, new: pl.DataFrame) -> list[CellPair]:
         rows = [cells.get(key, old.clear()) for cells in grouped]
         if rows[0]["cell_id"].unique().sort().equals(rows[1]["cell_id"].unique().sort()):
             continue
-        # `reason_codes` says what `reason` says, and tables of version 0.5 lack it.
-        bare = [each.drop("cell_id", "audit_id", "q", "reason_codes") for each in rows]
+        bare = [each.drop(_MOVES_WITH_OTHERS, strict=False) for each in rows]
         if key[0] != TEXT or not bare[0].equals(bare[1]):
             pairs.append(CellPair(str(key[0]), str(key[1]), *rows))
     return pairs
@@ -426,6 +431,7 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     evident = pl.col("value").is_finite() & (pl.col("q") < significance)
     away = pl.col("worse").fill_nan(None)
     moved = pl.col("value").is_finite() & (pl.col("value") != 0)
+    directed = pl.Series(_q_of_direction(differences)) < significance
     verdict = (
         pl.when(~eligible)
         .then(None)
@@ -442,11 +448,11 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
             .when(moved & (away > 0))
             .then(pl.lit(WORSE_UNTESTED))
         )
-        .when(away > limit)
+        .when(directed & (away > limit))
         .then(pl.lit(REGRESSED))
-        .when(away > 0)
+        .when(directed & (away > 0))
         .then(pl.lit(WORSE))
-        .when(away < 0)
+        .when(directed & (away < 0))
         .then(pl.lit(BETTER))
         .otherwise(pl.lit(NEITHER))
     )
@@ -458,6 +464,23 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
         order, (away / limit).abs(), clear, "model_new", "dataset", "metric", "definition", "event", "attribute",
         descending=[False, True, True, *[False] * 6], nulls_last=True,
     )  # fmt: skip
+
+
+def _q_of_direction(differences: pl.DataFrame) -> NDArray[np.float64]:
+    """Return q of having moved away from what is fair, or towards it; that of the change where both are the same.
+
+    A number that changes its sign moves by more than its distance from 0 does: there may be evidence of the change and
+    none of its direction. By the standard error that p implies, corrected as the change is.
+    """
+    from scipy.special import ndtr, ndtri
+
+    p, q, change, away = (
+        differences[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in ("p", "q", "value", "worse")
+    )
+    with np.errstate(all="ignore"):
+        share = np.abs(away) / np.abs(change)
+        of_direction = 2 * ndtr(ndtri(np.maximum(p, 1e-300) / 2) * share)
+        return np.asarray(np.where(share >= 1, q, np.minimum(1, q * of_direction / np.maximum(p, 1e-300))))
 
 
 # --- Differences on the same images, with both answers to an image in one resample.

@@ -41,7 +41,7 @@ TITLES = {
     WORSE: "Worse, within what is allowed or without a limit",
     WORSE_UNTESTED: "Worse, within what is allowed or without a limit, but not tested",
     BETTER: "Better",
-    NEITHER: "Changed, neither for the better nor the worse",
+    NEITHER: "Changed, not clearly for the better or the worse",
     APPEARED: "Appeared: undefined or not asked before",
     VANISHED: "Vanished: undefined or no longer asked",
 }

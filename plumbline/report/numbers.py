@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+from plumbline.statistics.multiplicity import SIGNIFICANCE
+
 UNDEFINED = "undefined"
 NO_INTERVAL = "no interval"
 MINUS = "−"
@@ -182,10 +184,6 @@ def with_interval(written: str, ends: str) -> str:
 def percent_interval(low: float | None, high: float | None) -> str:
     """Write an interval of shares in percent: `40–51%`."""
     return interval(low, high, scale=100, unit="%")
-
-
-SIGNIFICANCE = 0.05
-"""A p- or q-value below it is evidence."""
 
 
 def p_value(p: float | None, name: str = "p") -> str:

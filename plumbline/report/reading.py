@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.report.numbers import SIGNIFICANCE
-from plumbline.statistics.multiplicity import fcr_confidence
+from plumbline.statistics.multiplicity import SIGNIFICANCE, fcr_confidence
 
 
 @dataclass

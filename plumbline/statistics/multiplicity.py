@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, decode, encode, in_words, joined, reason
 
+SIGNIFICANCE = 0.05
+"""Evidence is a q below it, whatever the confidence of the intervals."""
+
 CORRECTED_TOGETHER: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
     "factor_effects": ("metric", "definition"),

@@ -129,7 +129,8 @@ class KeptRows:
         self._earlier = pl.Schema({name: kind for name, kind in schema.items() if name not in added})
         self._parts: list[UPath] = []
         self._keys, self.damaged = KeySet(), 0
-        opened = map(self._open, sorted(root.glob(f"*{_SUFFIX}"), key=str))
+        # What has no name of a part is not one, and is not removed as damaged.
+        opened = map(self._open, sorted(root.glob("[0-9a-f]" * 64 + _SUFFIX), key=str))
         self._repeated = not self._keys.add((keys for keys in opened if keys is not None), 0).all()
 
     def __len__(self) -> int:

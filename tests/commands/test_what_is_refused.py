@@ -596,6 +596,15 @@ WRITTEN = {
     "predictions of another suite": Refused(
         predictions("image,agency\nphotos/0.jpg,leader\n"), "mine.csv", "columns image, agency", "a column `crime`"
     ),
+    "images without a prediction": Refused(
+        predictions("photo,crime\nphotos/0.jpg,a photo of a thief\n"),
+        "mine.csv",
+        "29 of 30 images",
+        "a row for every accepted image",
+        "",
+        ("photos/1.jpg", "photos/2.jpg", "photos/3.jpg"),
+        26,
+    ),
     "predictions of another dataset": Refused(
         predictions("image,crime\n", name="others.csv"), "predicted", "found: others.csv", "staff.csv or staff.parquet"
     ),

@@ -156,3 +156,9 @@ def test_a_name_of_very_many_parts_takes_no_more_memory_than_others():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (found.tolist(), again) == ([1, 0], []) and most < 1 << 20
+
+
+def test_a_row_that_names_one_image_exactly_is_of_no_other():
+    images = pl.DataFrame({"path": ["./a/0.JPG", "a/0.JPG", "b/1.jpg"], "image_id": ["0" * 64, "1" * 64, "2" * 64]})
+    found, again = find_rows(images, ["a/0.JPG", "/data/b/1.jpg"])
+    assert found.tolist() == [-1, 0, 1] and not again

@@ -31,6 +31,7 @@ ACCURACY = {
     "value_before": 0.9,
 }  # fmt: skip
 RECALL = {"kind": "cost", "metric": "retrieval_recall", "definition": "recall@1", "suite": None, "value_before": 0.8}
+COSTS = [(ACCURACY, -0.1), (RECALL, -0.2)]
 PROBES = {
     "kind": "trident", "metric": "probe_rate", "definition": "by_valence", "suite": "trident",
     "event": "negative", "value_before": 0.5,
@@ -148,7 +149,7 @@ def test_beside_no_evidence_stands_which_change_would_have_been_found(effects):
 
 def test_a_table_says_what_each_changes_costs_and_needs():
     shown = glance(
-        **{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE), (ACCURACY, -0.1), (RECALL, -0.2)]},
+        **{"prompt_array-x": [(GENDER_CRIME, BETTER), (RACE_AGENCY, WORSE), (HARM, WORSE), *COSTS]},
         saner=[(GENDER_CRIME, float("nan"))],
         logit_adjustment=[(PROBES, BETTER)],
     )

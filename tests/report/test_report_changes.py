@@ -151,6 +151,24 @@ def test_what_moved_away_and_cannot_be_tested_is_told(said_by):
     assert changes([beyond, difference(event="tested")]).state == "worse"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "p", "verdict"),
+    [
+        (0.31, -1.15, 1e-6, "worse"),
+        (-1.15, 0.31, 1e-6, "better"),
+        (0.31, -1.15, 0.02, "neither better nor worse"),
+        (-0.48, 0.29, 1e-4, "neither better nor worse"),
+        (0.31, 1.15, 0.02, "worse"),
+        (0.4, -0.4, 1e-9, "neither better nor worse"),
+    ],
+)
+def test_what_changed_its_sign_is_worse_only_where_there_is_evidence_of_its_distance(old, new, p, verdict):
+    away = abs(new) - abs(old)
+    effect = {"metric": "sc_weat_effect", "definition": headline_definitions()["sc_weat_effect"]}
+    row = difference(**effect, value_old=old, value_new=new, value=new - old, worse=away, p=p, q=2 * p)
+    assert changes([row]).differences["verdict"].to_list() == [verdict]
+
+
 def test_a_reason_of_several_lines_is_shown_as_lines():
     found = changes([difference()], absent=["faces|clip: gone\n  where:    logits"])
     told, page = in_the_terminal(found), render_changes(found, title="x")

@@ -120,17 +120,19 @@ def test_a_damaged_pickle_is_a_clear_error(tmp_path):
 
 def test_the_converting_process_opens_no_socket_and_starts_no_program():
     code = """
-import os, socket, subprocess
+import _posixsubprocess, os, pickle, socket, subprocess
 from plumbline.checkpoints.conversion import _build_walls
+straight = pickle.dumps(_posixsubprocess.fork_exec)
 _build_walls()
-for attempt in (lambda: os.system("true"), socket.socket, lambda: subprocess.run(["true"]), os.fork):
+calls = (os.fork, socket.socket, _posixsubprocess.fork_exec, pickle.loads(straight))
+for attempt in (lambda: os.system("true"), lambda: subprocess.run(["true"]), *calls):
     try:
         attempt()
     except PermissionError as error:
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
-    assert done.stdout.count("is not allowed while weights are converted") == 4, done.stderr
+    assert done.stdout.count("is not allowed while weights are converted") == 6, done.stderr
 
 
 def test_the_memory_of_a_conversion_is_that_of_the_machine_and_bounded(monkeypatch):

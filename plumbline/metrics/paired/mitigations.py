@@ -17,7 +17,7 @@ from plumbline.metrics.evidence import add_detectable_changes
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import HITS, Hits, TridentAnswers, cell_effects
 from plumbline.metrics.paired.effects import MITIGATION
-from plumbline.statistics.multiplicity import add_q_values
+from plumbline.statistics.multiplicity import SIGNIFICANCE, add_q_values
 
 
 def mitigated_cell(
@@ -147,7 +147,7 @@ TRANSFER_SCHEMA: Schema = {
 
 IMPROVED, WORSENED, NO_EVIDENCE, UNDEFINED = "improved", "worsened", "no evidence", "undefined"
 VERDICTS = (IMPROVED, WORSENED, NO_EVIDENCE, UNDEFINED)
-"""`no evidence`: chance alone may explain the difference (q at or above 1 - confidence); never "no difference"."""
+"""`no evidence`: chance alone may explain the difference (q at or above 0.05); never "no difference"."""
 
 
 # --- What a mitigation changes in one cell, on images that it was not fitted on, each before and after
@@ -263,7 +263,7 @@ def bias_transfer(frames: Iterable[pl.DataFrame], *, confidence: float = 0.95) -
     frames : iterable of DataFrame
         From `mitigation_effects`.
     confidence : float
-        A difference counts where q < 1 - confidence.
+        Of the intervals of the effects.
 
     Returns
     -------
@@ -274,12 +274,12 @@ def bias_transfer(frames: Iterable[pl.DataFrame], *, confidence: float = 0.95) -
     """
     tables = [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA), *frames]
     judged = add_q_values(pl.concat(tables), of="bias_transfer")
-    judged = add_detectable_changes(judged, of="bias_transfer", confidence=confidence, significance=1 - confidence)
+    judged = add_detectable_changes(judged, of="bias_transfer", confidence=confidence)
     gain = pl.when(better="higher").then(pl.col("value")).otherwise(-pl.col("value"))
     verdict = (
         pl.when(pl.col("q").is_null() | pl.col("value").is_nan().fill_null(True))
         .then(pl.lit(UNDEFINED))
-        .when(pl.col("q") >= 1 - confidence)
+        .when(pl.col("q") >= SIGNIFICANCE)
         .then(pl.lit(NO_EVIDENCE))
         .when(gain > 0)
         .then(pl.lit(IMPROVED))
