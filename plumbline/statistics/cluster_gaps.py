@@ -75,8 +75,8 @@ def group_gap(
     weights = series.weights(resamples, rng)
     replicates = np.concatenate([series.resampled_means(block) for block in weights])[:, present]
     gap, bias = _estimate(means, replicates, kind, clusters=int(series.n[present].min()), confidence=confidence)
-    permutation, parity = ClusterPermutation.of(*np.nonzero(series.sizes)[::-1]), _PARITY[kind]
-    permuted = _permuted_means(series, permutation, permutations, rng)[:, present]
+    permutation, permuted = _permuted_means(series, permutations, rng)
+    permuted, parity = permuted[:, present], _PARITY[kind]
     chance = _gaps(permuted, kind)
     p, note = max(p_value(value, chance), permutation.least_gap_p), None
     few = relabelling_reason(permutation.least_gap_p, confidence)
@@ -134,13 +134,23 @@ def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
 
 
 def _permuted_means(
-    series: ClusterSeries, permutation: ClusterPermutation, permutations: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return (r, g) means after permuting labels; r as in `ClusterPermutation.draws`."""
+    series: ClusterSeries, permutations: int, rng: np.random.Generator
+) -> tuple[ClusterPermutation, NDArray[np.float64]]:
+    """Return how labels are permuted and the (r, g) means then; r as in `ClusterPermutation.draws`.
+
+    Whole blocks take their values with them, and groups change their sizes. Where one group has many values of each
+    cluster and another few, few values would be compared with many: blocks are thinned out or repeated then.
+    """
+    codes = np.repeat(np.arange(len(series.values)), [len(values) for values in series.values])
+    of_values = ClusterPermutation.of(codes, np.concatenate(series.clusters))
+    n_groups = series.sizes.shape[1]
+    if of_values.sizes_go_with_groups:
+        values = np.concatenate(series.values)[:, None]
+        thinned = of_values.sums(values, n_groups=n_groups, permutations=permutations, rng=rng)
+        return of_values, shares(thinned[..., 0], series.sizes.sum(axis=0))
     cluster, group = np.nonzero(series.sizes)
     sums, sizes = series.sums[cluster, group], series.sizes[cluster, group]
-    n_groups = series.sizes.shape[1]
-    blocks = []
+    permutation, blocks = ClusterPermutation.of(group, cluster), []
     for drawn in permutation.draws(permutations, rng):
         rows = len(drawn.labels)
         cell = (drawn.labels + n_groups * np.arange(rows)[:, None]).ravel()
@@ -149,4 +159,4 @@ def _permuted_means(
             for column in (sums, sizes)
         )
         blocks.append(shares(totals, counts))
-    return np.concatenate(blocks)
+    return permutation, np.concatenate(blocks)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import lgamma
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,21 +95,31 @@ class ClusterPermutation:
     def _alone(self) -> tuple[NDArray[np.int64], ...]:
         """Return the blocks that are a cluster of their own, those that may change places together.
 
-        By classes of sizes, in which the largest is at most twice the smallest, unless sizes go with groups: hardly any
-        block would then leave its group.
+        By classes of sizes, in which the largest is at most twice the smallest, unless sizes go with groups.
         """
+        everyone = np.concatenate(self._classes)
+        return (self._in_order(everyone),) if self.sizes_go_with_groups else self._classes
+
+    @cached_property
+    def sizes_go_with_groups(self) -> bool:
+        """Return whether, among clusters of one group and of about one size, hardly any would leave its group."""
+        kept = self._kept(self._classes) - self._kept((np.concatenate(self._classes),))
+        return bool((kept > MOST_FIXED).any())
+
+    @cached_property
+    def _classes(self) -> tuple[NDArray[np.int64], ...]:
         everyone = np.flatnonzero(np.bincount(self.clusters)[self.clusters] == 1)
-        everyone = everyone[np.argsort(self.clusters[everyone], kind="stable")]
-        by_size = np.argsort(self.sizes[everyone], kind="stable")
-        sizes, starts = self.sizes[everyone[by_size]], [0]
+        by_size = everyone[np.argsort(self.sizes[everyone], kind="stable")]
+        sizes, starts = self.sizes[by_size], [0]
         while len(sizes) - starts[-1] >= 2 * FEWEST_OF_A_SIZE:
             twice = int(np.searchsorted(sizes, 2 * sizes[starts[-1]], side="right"))
             starts.append(max(starts[-1] + FEWEST_OF_A_SIZE, twice))
         # Too few to be a class of their own are of the one before.
         ends = [start for start in starts[1:] if len(sizes) - start >= FEWEST_OF_A_SIZE]
-        classes = tuple(everyone[np.sort(each)] for each in np.split(by_size, ends))
-        kept = self._kept(classes) - self._kept((everyone,))
-        return classes if (kept <= MOST_FIXED).all() else (everyone,)
+        return tuple(map(self._in_order, np.split(by_size, ends)))
+
+    def _in_order(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        return blocks[np.argsort(self.clusters[blocks], kind="stable")]
 
     def _kept(self, classes: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Return which share of its images each group keeps, (g,), where the blocks of each class change places."""
@@ -156,9 +167,12 @@ class ClusterPermutation:
             yield self.draw(min(step, rows - start), rng)
 
     def sums(
-        self, values: NDArray[np.int64], *, n_groups: int, permutations: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Return the (r, g, c) sums over groups of (n, c) whole numbers of the images, under permutations."""
+        self, values: NDArray[Any], *, n_groups: int, permutations: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return the (r, g, c) sums over groups of (n, c) numbers of the images, under permutations.
+
+        Of whole numbers far below 2^53 they are exact.
+        """
         drawn = [self._sums(values[self.used], each, n_groups) for each in self.draws(permutations, rng)]
         return np.concatenate(drawn)
 
@@ -180,7 +194,8 @@ class ClusterPermutation:
         outcome = outcomes[self.used]
         if len(self.groups) * n_outcomes <= len(outcome) or not self.even:
             one_hot = (outcomes[:, None] == np.arange(n_outcomes)).astype(np.int64)
-            return self.sums(one_hot, n_groups=n_groups, permutations=permutations, rng=rng)
+            sums = self.sums(one_hot, n_groups=n_groups, permutations=permutations, rng=rng)
+            return sums.astype(np.int64)
         # Blocks of few images: counting these is faster than adding up a column for each outcome.
         size, tables = n_groups * n_outcomes, []
         for drawn in self.draws(permutations, rng):
@@ -190,12 +205,11 @@ class ClusterPermutation:
             tables.append(np.bincount(cell.ravel(), minlength=len(labels) * size).reshape(-1, n_groups, n_outcomes))
         return np.concatenate(tables)
 
-    def _sums(self, values: NDArray[np.int64], drawn: Relabelled, n_groups: int) -> NDArray[np.int64]:
+    def _sums(self, values: NDArray[Any], drawn: Relabelled, n_groups: int) -> NDArray[np.float64]:
         rows = len(drawn.labels)
         columns = np.asarray(values, dtype=np.float64).T
         labels, weights = drawn.labels, drawn.weights
         if weights is None:
-            # Sums of whole numbers far below 2^53 are exact.
             columns = np.stack([np.bincount(self.blocks, weights=c, minlength=len(self.groups)) for c in columns])
         else:
             labels = labels[:, self.blocks]
@@ -205,7 +219,7 @@ class ClusterPermutation:
             for column in columns
         )
         sums = [np.bincount(cell, weights=numbers, minlength=rows * n_groups) for numbers in each]
-        return np.stack(sums, axis=-1).astype(np.int64).reshape(rows, n_groups, -1)
+        return np.stack(sums, axis=-1).astype(np.float64, copy=False).reshape(rows, n_groups, -1)
 
     def mixing(self, n_groups: int) -> NDArray[np.float64]:
         """Return which share of the images of a group comes from which group, see `strata_mixing`."""

@@ -183,7 +183,8 @@ def _estimate_cluster_gap(
     cells = (int(permutation.clusters.max()) + 1) * g
     sums = [np.bincount(cell, weights=column, minlength=cells) for column in counted[permutation.used].T]
     tables = np.stack(sums).astype(np.int64).reshape(2, -1, g).swapaxes(0, 1)
-    permuted = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting).swapaxes(1, 2)
+    sums_of_groups = permutation.sums(counted, n_groups=g, permutations=settings.permutations, rng=permuting)
+    permuted = sums_of_groups.astype(np.int64).swapaxes(1, 2)
     estimate = estimate_disparity(
         tables.sum(axis=0),
         _GAP_OF_SUMS,
