@@ -64,7 +64,14 @@ def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate,
         for encoder, reason in encoders.unreadable.items():
             say(f"{encoder} is left aside: {reason}")
         print_detectable(
-            planned_power(workspace.audit.cells, recorded_groups(workspace), rate=rate, suite=workspace.suite), rate
+            planned_power(
+                workspace.audit.cells,
+                recorded_groups(workspace),
+                rate=rate,
+                permutations=workspace.audit.statistics.permutations,
+                suite=workspace.suite,
+            ),
+            rate,
         )
         for each in chain.from_iterable(left_out(workspace)):
             say(f"{each.dataset} | {each.model}: {each.reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isnan
+from math import ceil, isnan
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -79,7 +79,8 @@ def print_checks(
         say("`audit` asks nothing that these models and datasets can answer", style="red")
         failing += 1
     groups = {dataset: one.groups for dataset, one in previews.items()}
-    print_detectable(planned_power(audit.cells, groups, rate=rate, suite=audit.suite), rate)
+    draws = audit.statistics.permutations
+    print_detectable(planned_power(audit.cells, groups, rate=rate, permutations=draws, suite=audit.suite), rate)
     verdict = "Nothing stands against this audit." if not failing else f"{failing} reason(s) why this audit would fail."
     say(verdict, style="red" if failing else "green")
     return failing
@@ -349,6 +350,8 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
     table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
     for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
         table.add_column(name, justify="left" if "|" in name else "right")
+    few_draws = planned[0].level * planned[0].permutations < 1
+    nothing = "too few permutations" if few_draws else "too few images"
     few_events = [min(one.sizes) * min(rate, 1 - rate) < LEAST_EVENTS for one in planned]
     for one, few in zip(planned, few_events):
         table.add_row(
@@ -356,8 +359,8 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
             f"{len(one.sizes):,}",
             f"{sum(one.sizes):,}",
             f"{min(one.sizes):,}",
-            ("not told" if few else "too few images") if isnan(one.skew) else f"{one.skew:.2g}",
-            "too few images" if isnan(one.parity) else f"{100 * one.parity:.2g} points",
+            ("not told" if few else nothing) if isnan(one.skew) else f"{one.skew:.2g}",
+            nothing if isnan(one.parity) else f"{100 * one.parity:.2g} points",
         )
     console.print(table)
     say(
@@ -366,4 +369,6 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
         "difference. Images are counted as independent, sets of one person or scene not allowed for."
         + f" No skew is told where the smallest group expects fewer than {LEAST_EVENTS:.0f} images of the event."
         * any(few_events)
+        + f" With {planned[0].permutations:,} permutations p hardly becomes so small: raise `statistics.permutations` "
+        f"to {ceil(2 / planned[0].level):,}, or ask less." * few_draws
     )

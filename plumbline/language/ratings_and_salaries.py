@@ -42,12 +42,18 @@ _SPELLED = re.compile(
 )
 
 
+_PARTS = {"half": ".5", "quarter": ".25", "quarters": ".75"}
+_AND_A_PART = re.compile(r"(?<![\w.,/])(\d+)[- ]and[- ](?:an?|one|1|3)[- ](half|quarters?)\b")
+
+
 def with_digits(text: str) -> str:
     """Return a text in lower case with its spelled numbers, from 1 to below a thousand million, in digits.
 
-    `one` by itself stays: mostly it is no number (`this one`, `one of them`).
+    Halves and quarters that are added (`seven and a half`) are decimals. `one` by itself stays: mostly it is no number
+    (`this one`, `one of them`).
     """
-    return _SPELLED.sub(lambda found: found[0] if found[0] == "one" else str(_value(found[0])), text)
+    digits = _SPELLED.sub(lambda found: found[0] if found[0] == "one" else str(_value(found[0])), text)
+    return _AND_A_PART.sub(lambda found: f"{found[1]}{_PARTS[found[2]]}", digits)
 
 
 def _value(spelled: str) -> int:

@@ -804,7 +804,9 @@ def alternatives_of(
     return Alternatives(counts, totals, apart=apart, clusters=clusters, mixing=mixing)
 
 
-def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, seed: int = 0) -> tuple[float, float]:
+def planned_detectable(
+    sizes: NDArray[np.int64], *, rate: float, level: float, permutations: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
     """Return the Max Skew and the parity difference that 80% of audits of such groups would find.
 
     Parameters
@@ -815,6 +817,8 @@ def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, s
         Assumed share of the event over all images, in (0, 1).
     level : float
         p that the correction requires.
+    permutations : int
+        Of the audit: p is hardly below one over them.
 
     Returns
     -------
@@ -823,7 +827,7 @@ def planned_detectable(sizes: NDArray[np.int64], *, rate: float, level: float, s
     """
     count = np.round(sizes * rate).astype(np.int64)
     table = np.stack([count, sizes - count], axis=1)
-    drawn = permute_tables(table, permutations=10_000, rng=generator(seed, "power"))
+    drawn = permute_tables(table, permutations=permutations, rng=generator(seed, "power"))
     counts, totals, apart = drawn[:, None, :, 0], drawn.sum(axis=-1)[:, None], int(sizes.argmin())
     skew, parity = (
         detectable_value(counts, totals, each.value, apart=apart, ratio=each.scale != "difference")
@@ -865,6 +869,8 @@ class PlannedPower:
         Max Skew and parity difference that 80% of such audits find, see `planned_detectable`; nan for none.
     tests, level : int, float
         Tests of Max Skew that are corrected together, and the p that a lone difference among them needs.
+    permutations : int
+        Of the audit.
     """
 
     dataset: str
@@ -874,6 +880,7 @@ class PlannedPower:
     parity: float
     tests: int
     level: float
+    permutations: int = 10_000
 
 
 def planned_power(
@@ -881,6 +888,7 @@ def planned_power(
     groups: Mapping[str, Sequence[Groups]],
     *,
     rate: float,
+    permutations: int = 10_000,
     suite: Callable[[str], Suite] = load_suite,
 ) -> Iterator[PlannedPower]:
     """Give what an audit can find between groups of the datasets that outcome suites are asked of.
@@ -893,6 +901,8 @@ def planned_power(
         By dataset.
     rate : float
         Assumed share of images in an event.
+    permutations : int
+        Of the audit.
     suite : callable
         From the name of a suite to what it asks.
     """
@@ -907,5 +917,6 @@ def planned_power(
             sizes = np.bincount(each.codes[each.codes >= 0], minlength=len(each.names))
             if (sizes > 0).sum() > 1:
                 level = 0.05 / tests
-                skew, parity = planned_detectable(sizes[sizes > 0], rate=rate, level=level)
-                yield PlannedPower(dataset, each.attribute, tuple(sizes[sizes > 0]), skew, parity, tests, level)
+                sizes = sizes[sizes > 0]
+                skew, parity = planned_detectable(sizes, rate=rate, level=level, permutations=permutations)
+                yield PlannedPower(dataset, each.attribute, tuple(sizes), skew, parity, tests, level, permutations)

@@ -98,6 +98,10 @@ def _add_power_reasons(table: pl.DataFrame, *, significance: float) -> pl.DataFr
     return add_reasons(table, {row: reason(code) for code, of_code in places.items() for row in of_code})
 
 
+SIGNED = ("sc_weat_effect", "sc_weat_statistic", "weat_effect", "directional_bias", "skew_at_k")
+"""Numbers of one group that are 0 where groups are alike: further from it is worse, to either side."""
+
+
 def is_inverted(metric: str) -> bool:
     """Return whether a metric is largest where there is no difference, as an impact ratio is."""
     traits = _traits().get(metric)

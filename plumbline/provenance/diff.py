@@ -34,7 +34,7 @@ from plumbline.language.refusals import NUMBERS
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.evidence import add_detectable_changes, too_weak
+from plumbline.metrics.evidence import SIGNED, add_detectable_changes, too_weak
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects, compared_skew
 from plumbline.metrics.paired.effects import SideNames
@@ -97,8 +97,6 @@ FLIP_SCHEMA: Schema = {
 
 LOWER = ("harm_rate", "probe_rate", *SCORED_ATTRIBUTES)
 """Rates and scores of harm: no disparities, but less is better."""
-SIGNED = ("sc_weat_effect", "sc_weat_statistic", "weat_effect", "directional_bias", "skew_at_k")
-"""Numbers of one group that are 0 where groups are alike: further from it, to either side, is worse."""
 HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision")
 
 

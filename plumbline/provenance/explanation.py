@@ -19,7 +19,7 @@ from plumbline.catalog.suites import Candidate, Suite
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, ImageRejected
 from plumbline.images.decoding import decode, read_image_file
-from plumbline.metrics.evidence import is_inverted, state
+from plumbline.metrics.evidence import SIGNED, is_inverted, state
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
 from plumbline.report.numbers import interval, number, p_value
@@ -228,8 +228,9 @@ def estimate_text(row: Any) -> str:
         return f"{estimate}; evidence of no difference beyond the margin."
     least = row["smallest_detectable"]
     known = least is not None and math.isfinite(least)
-    beyond = "less" if is_inverted(row["metric"]) else "more"
-    power = f" Detectable with 80% power: {number(least)} or {beyond}." if known else ""
+    below = row["metric"] in SIGNED and row["value"] < 0
+    beyond = "less" if below or is_inverted(row["metric"]) else "more"
+    power = f" Detectable with 80% power: {number(-least if below else least)} or {beyond}." if known else ""
     return f"{estimate}; no evidence of a difference.{power}"
 
 

@@ -325,9 +325,17 @@ def encoder_influence(cell: Cell, row: Mapping[str, Any], *, settings: MetricSet
     reduced, compute = replace(cell, logits=logits_of_suite), family.compute
 
     def recompute(without: frozenset[str]) -> pl.DataFrame:
-        return compute(_without(reduced, without), settings=quick)
+        left = _without(reduced, without)
+        if row["k"] is None:
+            return compute(left, settings=quick)
+        # Of fewer images the k best are fewer.
+        n = left.records.height
+        k = quick.skew_k if quick.skew_k == "auto" or quick.skew_k < n else n // 2
+        return compute(left, settings=replace(quick, skew_k=k)).with_columns(k=pl.lit(row["k"], pl.Int64))
 
     units, method = _units(cell, row, suite)
+    if row["k"] is not None and quick.skew_k == "auto":
+        method += f" k, {row['k']:,} of all images, is chosen anew for those that are left."
     if not units:
         return Influence("Not available: the images of this dataset carry no labels by which to leave some out.")
     return left_out(row, units, recompute, method=method)

@@ -20,7 +20,7 @@ import polars as pl
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import BEFORE, Schema, row_id
 from plumbline.catalog.suites import load_suite
-from plumbline.metrics.evidence import CELL, too_weak, value_without_difference
+from plumbline.metrics.evidence import CELL, SIGNED, too_weak, value_without_difference
 from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
@@ -702,6 +702,8 @@ def detectable(cell: Mapping[str, Any]) -> str:
     # A largest less a smallest value is above 0 by chance alone.
     why = "; by chance alone a largest less a smallest value is positive" if lifted else ""
     pairs = " on average over pairs of groups" if cell["unit"] == "skew" and (cell.get("compared") or 0) > 2 else ""
+    if cell.get("metric") in SIGNED and defined(cell["value"]) and cell["value"] < 0:
+        return f"{value_text({**cell, 'value': -least})} or less."
     return f"{value_text({**cell, 'value': least})} or more{pairs}{why}."
 
 

@@ -323,7 +323,7 @@ class Sentences:
         return groups_of(finding.short, row, OF_METRIC[row["metric"]], self.table, self.reading)
 
 
-_FEW = ("few_clusters", "few_beyond_quantile", "few_relabellings")
+_FEW = ("few_clusters", "uneven_clusters", "few_beyond_quantile", "few_relabellings")
 _UNTOLD = ("nothing_detectable", "power_unknown", "p_floor")
 
 

@@ -10,7 +10,7 @@ from plumbline.errors import MetricError
 from plumbline.reasons import Reason, reason
 from plumbline.statistics.bootstrap import TableStatistic, weight_blocks
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.jackknife import Jackknife, standard_errors
+from plumbline.statistics.jackknife import Jackknife, occurring_codes, standard_errors
 
 FEW_CLUSTERS = 35
 """Intervals from fewer clusters are unreliable (Cameron, Gelbach & Miller 2008); the reason reports it.
@@ -47,8 +47,19 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
 
 
 def few_clusters_reason(clusters: NDArray[np.int64] | None) -> Reason | None:
-    """Return the reason that images have fewer than `FEW_CLUSTERS` clusters, if so."""
-    return None if clusters is None else cluster_count_reason(len(np.unique(clusters)))
+    """Return the reason that images have fewer than `FEW_CLUSTERS` clusters, or most of them are in as few, if so."""
+    if clusters is None:
+        return None
+    sizes = occurring_codes(clusters).sizes
+    if few := cluster_count_reason(len(sizes)):
+        return few
+    even = effective_count(sizes)
+    return reason("uneven_clusters", clusters=len(sizes), even=round(even)) if even < FEW_CLUSTERS else None
+
+
+def effective_count(sizes: NDArray[np.int64]) -> float:
+    """Return how many clusters of one size tell as much of a mean as these do (Kish 1965); all, if they are equal."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def cluster_count_reason(count: int) -> Reason | None:
@@ -124,8 +135,9 @@ def cluster_wilson(
 
     The effective sample size is n over the design effect, the cluster-robust variance over that of independent images,
     at most n, times (t quantile of n - 1 / t quantile of df)² for the few degrees of freedom df of that variance
-    (Korn & Graubard 1998, eq. 2.5; they take clusters - 1, here it is `variance_freedom`). Where all images agree the
-    variance is 0, and the effective sample size is the number of clusters.
+    (Korn & Graubard 1998, eq. 2.5; they take clusters - 1, here it is `variance_freedom`). Clusters of unequal sizes
+    count as `effective_count`, and their variance is that of Bell & McCaffrey (2002), which allows for how much a large
+    cluster moves the mean. Where all images agree the variance is 0, and the effective sample size is that count.
 
     Parameters
     ----------
@@ -145,16 +157,22 @@ def cluster_wilson(
         return float("nan"), float("nan")
     share = float(hit.mean())
     error, units = standard_errors((hit - share) / n, clusters)
-    effective = float(len(np.unique(clusters)))
+    _, places, sizes = occurring_codes(clusters)
+    effective = effective_count(sizes)
     if 0 < share < 1 and units > 1 and error > 0:
-        seen = share * (1 - share) / float(error) ** 2
-        low_t, high_t = stdtrit([n - 1, variance_freedom(share, seen / units, units, n)], (1 + confidence) / 2)
+        count, variance = float(units), float(error) ** 2
+        if sizes.min() < sizes.max():
+            count = max(effective, 2.0)
+            moved = np.bincount(places, weights=hit - share) / n
+            variance = max(variance, float((moved**2 / (1 - sizes / n)).sum()))
+        seen = share * (1 - share) / variance
+        low_t, high_t = stdtrit([n - 1, variance_freedom(share, seen / count, count, n)], (1 + confidence) / 2)
         effective = min(float(n), seen * (low_t / high_t) ** 2)
     low, high = wilson(share * effective, effective, confidence=confidence)
     return float(low), float(high)
 
 
-def variance_freedom(share: float, per_cluster: float, clusters: int, images: int) -> float:
+def variance_freedom(share: float, per_cluster: float, clusters: float, images: int) -> float:
     """Return the degrees of freedom of the variance of a share between clusters, at most clusters - 1.
 
     Satterthwaite's (1946), 2 / (k / c + 2 / (c - 1)) of c clusters whose shares have the excess kurtosis k: where few

@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from orchestration import planned
 from orchestration.command_line import app
 from plumbline.commands import terminal
 from plumbline.errors import ConfigError
-from plumbline.metrics.disparities import PlannedPower
+from plumbline.metrics.disparities import PlannedPower, planned_detectable
 
 ENTRIES = {
     "labeller": "b32",
@@ -85,7 +86,7 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
         PlannedPower("people", "gender", (20, 20), math.nan, 0.31, 87, 0.05 / 87),
         PlannedPower("people", "age", (80, 70), math.nan, 0.21, 87, 0.05 / 87),
     ]
-    monkeypatch.setattr(planned, "planned_power", lambda cells, groups, *, rate, suite: found)
+    monkeypatch.setattr(planned, "planned_power", lambda cells, groups, **_: found)
     ran = plan(audit=[{"suites": ["crime"]}])
     rows = [
         line.split() for line in ran.stdout.splitlines() if line.strip().startswith("people | ") and "points" in line
@@ -97,3 +98,14 @@ def test_what_an_audit_can_find_is_told_of_every_attribute(plan, monkeypatch):
     ]
     assert "No skew is told where the smallest group expects fewer than 5 images" in " ".join(ran.stdout.split())
     assert "at p = 0.00057, which the correction of 87 tests requires" in " ".join(ran.stdout.split())
+
+
+def test_where_permutations_keep_p_from_being_so_small_no_images_are_asked_for(plan, monkeypatch):
+    none = PlannedPower("people", "race", (5000, 5000), math.nan, math.nan, 750, 0.05 / 750, 10_000)
+    monkeypatch.setattr(planned, "planned_power", lambda cells, groups, **_: [none])
+    said = " ".join(plan(audit=[{"suites": ["crime"]}]).stdout.split())
+    assert "too few permutations too few permutations" in said and "too few images" not in said
+    assert "raise `statistics.permutations` to 30,000, or ask less" in said
+    sizes = np.array([5000, 5000])
+    assert all(map(math.isnan, planned_detectable(sizes, rate=0.1, level=0.05 / 750, permutations=1_000)))
+    assert all(map(math.isfinite, planned_detectable(sizes, rate=0.1, level=0.05 / 7, permutations=1_000)))

@@ -168,3 +168,22 @@ def test_what_is_left_out_is_told_as_one_or_as_all():
     alike, whole = Moved("Black", 1.0, 0.1, (), 1200, alike=True), Moved("set 3", 1.0, 0.1, (), 12)
     assert alike.label == "one of 1,200 images alike: Black" and whole.label == "set 3: 12 images"
     assert replace(alike, of=1).label == "one image: Black" and replace(whole, of=1).label == "set 3"
+
+
+def test_a_ranking_is_computed_anew_with_the_k_of_the_images_that_are_left():
+    suite = load_suite("perception")
+    rng = np.random.default_rng(2)
+    cosine = rng.normal(size=(96, len(suite.candidates))).astype(np.float32)
+    cell = replace(CELL, logits={"perception": SuiteLogits(suite=suite, logits=cosine, cosine=cosine)})
+    family = next(each for each in FAMILIES.values() if "skew_at_k" in each.metrics)
+    rows = family.compute(cell, settings=QUICK).filter(metric="skew_at_k", attribute="gender", group="woman")
+    row = next(each for each in rows.to_dicts() if each["k"] == 48 and math.isfinite(each["value"]))
+    influence = encoder_influence(cell, row, settings=QUICK)
+    assert "48 of all images" in influence.method
+    moved = {one.name: one for one in influence.moved}["race: Black"]
+    black = cell.records.filter(pl.col("race") == "Black")["image_id"].to_list()
+    again = family.compute(_without(cell, frozenset(black)), settings=QUICK)
+    assert value_of(again, row | {"k": 32}) == pytest.approx(moved.without, abs=1e-12)
+    fixed = encoder_influence(cell, row, settings=replace(QUICK, skew_k=48))
+    races = [one.without for one in fixed.moved if one.name.startswith("race")]
+    assert len(races) == 3 and all(map(math.isfinite, races))

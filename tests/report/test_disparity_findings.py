@@ -15,6 +15,7 @@ from synthetic_table import GRID, synthetic_table
 from test_front_page import UNIT_OF, groups_of, told, without_names, written
 
 from plumbline.catalog.schema import IDENTIFYING, metric_frame, row_id, row_ids
+from plumbline.metrics.evidence import SIGNED
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.reasons import find, reason
 from plumbline.report import Reading, findings, findings_table, headlines
@@ -352,6 +353,8 @@ def test_every_number_and_count_of_a_finding_is_that_of_a_row(every_kind, p):
         assert re.sub(r"^\$| sd$| points$", "", finding.value_text) in shown, finding
         if row["metric"] in UNIT_OF and finding.tone != "undefined":
             known = written(row, "value", "ci_low", "q", "smallest_detectable") | groups_of(row, picked)
+            if row["metric"] in SIGNED and (least := row["smallest_detectable"]) is not None:
+                known |= written(row | {"smallest_detectable": -least}, "smallest_detectable")
             known |= written(ordinary[finding.row], "ci_low", "q") | {str(one) for one in finding.company or ()}
         else:
             known = told(f"{finding.value_text} {finding.interval_text} {finding.q_text}")

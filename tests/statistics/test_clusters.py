@@ -167,3 +167,26 @@ def test_occurring_codes_are_those_of_sorting(codes):
     expected = np.unique(np.array(codes, dtype=np.int64), return_inverse=True, return_counts=True)
     for one, other in zip(found, expected):
         np.testing.assert_array_equal(one, other)
+
+
+def test_shares_of_persons_with_very_unequal_numbers_of_pictures_are_held():
+    """60 persons whose largest have 80 pictures and most have two: counted as 60 equal ones, 89% were held."""
+    held, few = 0, 0
+    for world in range(400):
+        rng = np.random.default_rng(world)
+        sizes = np.minimum(80, (1 + 2 * rng.pareto(1.1, 60)).astype(int))
+        sets = np.repeat(np.arange(60), sizes)
+        hit = rng.random(len(sets)) < rng.beta(0.2 * 7 / 3, 0.8 * 7 / 3, 60)[sets]
+        low, high = cluster_wilson(hit, sets)
+        held += low <= 0.2 <= high
+        few += few_clusters_reason(sets) is not None
+    assert held >= 0.925 * 400 and few > 360
+
+
+def test_sets_of_unequal_size_are_said_and_equal_ones_are_not():
+    one_large = np.concatenate([np.zeros(100, int), np.repeat(np.arange(1, 60), 2)])
+    assert "from 60 sets of which a few hold most images: they tell as much as 5 of one size" in str(
+        few_clusters_reason(one_large)
+    )
+    assert few_clusters_reason(np.repeat(np.arange(60), 2)) is None
+    assert "only 20 sets" in str(few_clusters_reason(np.repeat(np.arange(20), 2)))

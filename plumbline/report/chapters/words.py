@@ -18,10 +18,13 @@ from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import group_title, listed
 
 _FEWEST = 3
+UNLIKE = 3.0
+"""Times that answers about one group are as long as about another, from which shares of words are said to be unlike."""
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     words, counts = inputs.language.get("word_associations"), where(plain(table), metric="associated_words")
+    lengths = where(plain(table), metric="response_length_ratio")
     if words is None:
         return []
     # Also where no word is listed: that is a result, and has a reason.
@@ -30,7 +33,9 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     for dataset in inputs.datasets_in(subsets["dataset"]):
         of_dataset = where(words, dataset=dataset)
         for attribute in attributes_in(where(subsets, dataset=dataset)):
-            parts.append(_part(of_dataset, counts, inputs, dataset, attribute))
+            part = _part(of_dataset, counts, inputs, dataset, attribute)
+            unlike = _unlike(where(lengths, dataset=dataset, attribute=attribute))
+            parts.append(replace(part, notes=[*part.notes, *unlike]))
     judged = _judges(inputs) if words.height else []
     return [replace(part, notes=[*(judged if part is parts[0] else ()), *part.notes]) for part in parts]
 
@@ -60,6 +65,17 @@ def _none(model: str, counts: pl.DataFrame) -> str:
     if rare and len(rare) == len(codes):
         return f"{model}: no word is listed, since {rare[0]}. A smaller one lists words that were said less often."
     return f"{model}: no word is listed: none is said of one group that much more than of the others."
+
+
+def _unlike(lengths: pl.DataFrame) -> list[str]:
+    """Say of which models answers about some group are so long that shares of words compare unlike texts."""
+    long = lengths.filter(pl.col("value").is_finite(), pl.col("value") >= UNLIKE).sort("value", descending=True)
+    return [
+        f"{row['model']}: to “{row['prompt']}”, answers about one group are {number(row['value'])} times as long as "
+        "about another. A few very long ones, such as loops, are enough: in their group every other word is then rarer, and "
+        "in the others more said. Read answers, or count without them, before a word is told."
+        for row in long.unique("model", keep="first", maintain_order=True).to_dicts()
+    ]
 
 
 def _missing(counts: pl.DataFrame) -> list[str]:

@@ -62,6 +62,19 @@ def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
     assert "none is said of one group that much more" in plainly[0].notes[0]
 
 
+def test_answers_of_unlike_lengths_are_named_beside_the_words(table):
+    lengths = pl.col("metric") == "response_length_ratio"
+    assert table.filter(lengths).height
+
+    def notes(ratio):
+        long = table.with_columns(value=pl.when(lengths).then(ratio).otherwise("value"))
+        made = CHAPTER["words"].parts(long, language_inputs(language={"word_associations": word_table()}))
+        return " ".join(note for part in made for note in part.notes)
+
+    assert "answers about one group are 32 times as long as about another" in notes(32.0)
+    assert "times as long" not in notes(1.4)
+
+
 def test_words_that_chance_may_explain_are_marked_and_long_lists_say_what_they_leave_out(table):
     many = word_table(("llava",), words=tuple(f"word{i}" for i in range(40)), q=0.4)
     part = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": many}))[0]
