@@ -72,8 +72,8 @@ def _unlike(lengths: pl.DataFrame) -> list[str]:
     long = lengths.filter(pl.col("value").is_finite(), pl.col("value") >= UNLIKE).sort("value", descending=True)
     return [
         f"{row['model']}: to “{row['prompt']}”, answers about one group are {number(row['value'])} times as long as "
-        "about another. A few very long ones, such as loops, are enough: in their group every other word is then rarer, and "
-        "in the others more said. Read answers, or count without them, before a word is told."
+        "about another. A few very long ones, such as loops, do it: every other word of their group is rarer then, "
+        "and in the others more said. Read answers, or count without them, before a word is told."
         for row in long.unique("model", keep="first", maintain_order=True).to_dicts()
     ]
 
