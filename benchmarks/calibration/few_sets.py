@@ -18,10 +18,18 @@ from plumbline.statistics.estimates import Estimate
 RESAMPLES = 999
 
 
-def share(seed: int, *, sets: int, images: int, rate: float, spread: float) -> dict[str, Drawn]:
-    """Draw a share of images; a set's images have a latent score in common, with standard deviation `spread`."""
+MOST_IMAGES = 80
+"""Of a set, where they are of very unequal size: most have two or three, a few this many (a Pareto tail, 1.1)."""
+
+
+def share(seed: int, *, sets: int, images: int | None, rate: float, spread: float) -> dict[str, Drawn]:
+    """Draw a share of images; a set's images have a latent score in common, with standard deviation `spread`.
+
+    Each set has so many images; without a number, sets are of very unequal size.
+    """
     rng = np.random.default_rng([seed, sets])
-    codes = np.repeat(np.arange(sets), images)
+    unequal = np.minimum(MOST_IMAGES, 1 + 2 * rng.pareto(1.1, sets)).astype(int) if images is None else images
+    codes = np.repeat(np.arange(sets), unequal)
     cut = ndtri(1 - rate) * np.sqrt(1 + spread**2)
     hit = rng.normal(0, spread, sets)[codes] + rng.normal(size=len(codes)) > cut
     low, high = cluster_wilson(hit, codes)
@@ -70,6 +78,14 @@ BLOCK = Block(
             for sets in (4, 8, 15, 30)
             for rate in (0.1, 0.3, 0.5)
             for spread in (0.3, 1.0)
+        ),
+        *(
+            Cell(
+                f"{sets} sets of 1 to {MOST_IMAGES} images, share {100 * rate:.0f}%, sd of sets 1.0",
+                partial(share, sets=sets, images=None, rate=rate, spread=1.0),
+            )
+            for sets in (25, 60, 100)
+            for rate in (0.1, 0.3)
         ),
         *(
             Cell(f"{sets} sets, {scores}", partial(summary, sets=sets, scores=scores))

@@ -350,7 +350,8 @@ def print_detectable(planned: Iterable[PlannedPower], rate: float) -> None:
     table = Table(title="Found by 80% of such audits", title_justify="left", box=SIMPLE_HEAD)
     for name in ("dataset | attribute", "groups", "images", "smallest group", "max skew", "parity difference"):
         table.add_column(name, justify="left" if "|" in name else "right")
-    few_draws = planned[0].level * planned[0].permutations < 1
+    untold = any(isnan(value) for one in planned for value in (one.skew, one.parity))
+    few_draws = untold and planned[0].level * planned[0].permutations < 1
     nothing = "too few permutations" if few_draws else "too few images"
     few_events = [min(one.sizes) * min(rate, 1 - rate) < LEAST_EVENTS for one in planned]
     for one, few in zip(planned, few_events):
