@@ -112,7 +112,7 @@ def test_a_command_tells_it_wherever_it_meets_it(workspace, monkeypatch, capsys)
 
 def test_a_home_that_may_only_be_read_is_told_at_the_lock(workspace, monkeypatch):
     refused = OSError(errno.EROFS, "Read-only file system", str(workspace.home / "audit.lock"))
-    monkeypatch.setattr(Path, "open", lambda *_: raise_(refused))
+    monkeypatch.setattr("orchestration.instance.os.open", lambda *_: raise_(refused))
     with pytest.raises(StorageError, match="the disk of the home is mounted for reading only"), audit_lock(workspace):
         raise AssertionError("it has no lock")
 
