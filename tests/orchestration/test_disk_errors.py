@@ -3,7 +3,6 @@
 import errno
 import sqlite3
 from collections import namedtuple
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
