@@ -68,7 +68,7 @@ def _drawn(estimate: Estimate, truth: float, *, tested: bool = False) -> Drawn:
 
 
 BLOCK = Block(
-    title="Few sets: shares of images (20 a set), means and 90th percentiles of skewed scores",
+    title="Few sets: shares of images (20 a set, or 1 to 80), means and 90th percentiles of skewed scores",
     cells=(
         *(
             Cell(
