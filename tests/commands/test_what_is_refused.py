@@ -3,7 +3,7 @@
 import ast
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -456,6 +456,16 @@ SEEN = {
 }
 """What only images tell."""
 
+NOT_FINITE = Refused(
+    stored(embedding=VECTORS * np.nan, image_path=[f"photos/{i}.jpg" for i in range(30)]),
+    "images.npz, row 1",
+    "30 of 30 stored embeddings hold NaN",
+    "finite numbers",
+    "",
+    ("row 1", "row 2", "row 3"),
+    27,
+)
+
 WRITTEN = {
     "a key that is unknown": Refused(
         put("statistics.resample", 10),
@@ -572,26 +582,9 @@ WRITTEN = {
         ("photos/0.jpg", "photos/1.jpg", "photos/2.jpg"),
         27,
     ),
-    "vectors that are not finite": Refused(
-        stored(embedding=VECTORS * np.nan, image_path=[f"photos/{i}.jpg" for i in range(30)]),
-        "images.npz, row 1",
-        "30 of 30 stored embeddings hold NaN",
-        "finite numbers",
-        "",
-        ("row 1", "row 2", "row 3"),
-        27,
-    ),
-    "vectors of images that are not on this disk": Refused(
-        all_of(
-            stored(embedding=VECTORS * np.nan, image_path=[f"photos/{i}.jpg" for i in range(30)]),
-            put("datasets.staff.reader", "listing"),
-        ),
-        "images.npz, row 1",
-        "30 of 30 stored embeddings hold NaN",
-        "finite numbers",
-        "",
-        ("row 1", "row 2", "row 3"),
-        27,
+    "vectors that are not finite": NOT_FINITE,
+    "vectors of images that are not on this disk": replace(
+        NOT_FINITE, change=all_of(NOT_FINITE.change, put("datasets.staff.reader", "listing"))
     ),
     "predictions of another suite": Refused(
         predictions("image,agency\nphotos/0.jpg,leader\n"), "mine.csv", "columns image, agency", "a column `crime`"
