@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from plumbline.errors import MetricError
 from plumbline.metrics import max_skew_at_k, ndkl, skew_at_k
@@ -114,6 +115,11 @@ def test_unlabelled_images_take_no_rank():
         skew_at_k(scores, labels, k=5)
 
 
+def test_scores_may_be_a_tensor_of_half_precision():
+    halves = torch.tensor(SCORES, dtype=torch.bfloat16, requires_grad=True)
+    assert ndkl(halves, KNOWN["ranked"]) == ndkl(halves.tolist(), KNOWN["ranked"])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_ties_by_id_make_the_row_order_irrelevant(seed):
     rng = np.random.default_rng(seed)
@@ -136,6 +142,9 @@ def test_ties_by_id_make_the_row_order_irrelevant(seed):
     [
         ({"k": 5}, "k lies outside"),
         ({"k": 0}, "k lies outside"),
+        ({"k": 2.5}, "k lies outside"),
+        ({"k": 4, "interval": True}, "k lies outside"),
+        ({"groups": ["a"] * 4, "interval": True}, "compares groups"),
         ({"desired": [1.0, 0.0]}, "above zero"),
         ({"desired": {"a": 1.0, "b": 0.0}}, "above zero"),
         ({"desired": [0.5, 0.6]}, "sum to 1"),

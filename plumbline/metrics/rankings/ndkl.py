@@ -98,7 +98,7 @@ def ndkl(
     )
     if interval is not False:
         of_one, settings = in_rank_order(ranked[0], len(names)), draw_settings(interval, seed)
-        return ndkl_estimates(of_one, shares_of_interval(desired), settings=settings).estimate[0]
+        return ndkl_estimates(of_one, shares_of_interval(desired, len(names)), settings=settings).estimate[0]
     return ndkl_sums(ranked, len(names)).against(shares)
 
 

@@ -96,6 +96,8 @@ def rank_labelled(
             raise MetricError("a group has no desired share", found=sorted(map(str, lacking)), expected=tuple(desired))
         codes = np.array([tuple(desired).index(name) for name in names])[codes]
         names = tuple(desired)
+    if hasattr(scores, "detach"):  # a tensor, of number types too that numpy lacks
+        scores = scores.detach().double().cpu().numpy()
     columns = np.asarray(scores, dtype=np.float64)
     if not 1 <= columns.ndim <= max_ndim or len(columns) != len(labels):
         raise MetricError(
@@ -110,6 +112,14 @@ def rank_labelled(
     order = rank_order(chosen, None if identifiers is None else identifiers[labelled])
     by_rank = codes.astype(np.uint16 if len(names) > 256 else np.uint8)[order]
     return LabelledRankings(names, by_rank, desired_shares(desired, names, codes))
+
+
+def require_k(k: int, longest: int, what: str) -> None:
+    """Raise MetricError unless k is a whole number from 1 to the longest prefix."""
+    if not isinstance(k, (int, np.integer)) or not 1 <= k <= longest:
+        raise MetricError(
+            "k lies outside the ranking", where="k", found=k, expected=f"a whole number 1 .. {longest}, {what}"
+        )
 
 
 def desired_shares(desired: Desired, names: tuple[Any, ...], codes: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -272,8 +282,16 @@ def in_rank_order(codes: NDArray[np.integer], n_groups: int) -> RankedGroups:
     return RankedGroups(np.arange(len(codes))[None], codes.astype(np.int64), n_groups)
 
 
-def shares_of_interval(desired: Desired) -> Shares:
-    """Return which shares an interval is against; raises MetricError for others than equal ones or the ranked set's."""
+def shares_of_interval(desired: Desired, n_groups: int) -> Shares:
+    """Return which shares an interval is against.
+
+    Raises
+    ------
+    MetricError
+        If they are others than equal ones or the ranked set's, or a single group is ranked.
+    """
+    if n_groups < 2:
+        raise MetricError("an interval compares groups", where="groups", found="one group", expected="at least two")
     if desired is None or (isinstance(desired, str) and desired == "equal"):
         return "equal"
     if isinstance(desired, str) and desired == "ranked":

@@ -23,6 +23,7 @@ from plumbline.metrics.rankings.ranking import (
     group_apart,
     in_rank_order,
     rank_labelled,
+    require_k,
     shares_of_interval,
 )
 from plumbline.reasons import reason
@@ -185,8 +186,8 @@ def skew_at_k(
     Raises
     ------
     MetricError
-        If k is out of range, a score is not finite, lengths differ, a desired share is zero, the shares do not fit
-        the groups, or an interval against other shares is asked for.
+        If k is no whole number in its range, a score is not finite, lengths differ, a desired share is zero, the shares
+        do not fit the groups, or an interval of one group or against other shares is asked for.
 
     Examples
     --------
@@ -200,8 +201,7 @@ def skew_at_k(
         estimates = _estimates(ranked[0], len(names), desired, k=k, settings=draw_settings(interval, seed))
         return dict(zip(names, (estimates.by_group[0, i] for i in range(len(names)))))
     n = ranked.shape[1]
-    if not 1 <= k <= n:
-        raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {n}, the labelled images")
+    require_k(k, n, "the labelled images")
     count = top_counts(ranked, k=k, n_groups=len(names))[0]
     return SkewAtK(
         groups=names,
@@ -268,9 +268,8 @@ def _estimates(
     by_rank: NDArray[np.int64], n_groups: int, desired: Desired, *, k: int, settings: MetricSettings
 ) -> SkewEstimates:
     """Return the estimates of one ranking, as an audit has them."""
-    ranked, shares = in_rank_order(by_rank, n_groups), shares_of_interval(desired)
-    if not 1 <= k < ranked.n:
-        raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {ranked.n - 1} for an interval")
+    ranked, shares = in_rank_order(by_rank, n_groups), shares_of_interval(desired, n_groups)
+    require_k(k, ranked.n - 1, "for an interval")
     top = sample_top(ranked, k=k, settings=settings, labels=["max_skew_at_k"], with_totals=shares == "ranked")
     return skew_estimates(top, shares, confidence=settings.confidence)
 
