@@ -157,6 +157,13 @@ class AuditDiff:
         return cls(pl.DataFrame(schema=DIFF_SCHEMA), pl.DataFrame(schema=FLIP_SCHEMA))
 
 
+def cells_in_common(workspace: Workspace, old: str, new: str) -> set[tuple[str, str]]:
+    """Return the datasets and models, as pairs, of which two audits both have numbers."""
+    of = [current_table(workspace.of_audit(audit).lake.read_table("metric_table")) for audit in (old, new)]
+    first, second = (set(table.select("dataset", "model").unique().iter_rows()) for table in of)
+    return first & second
+
+
 def compare_audits(
     workspace: Workspace, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
 ) -> AuditDiff:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assets.audit_changes import changes_of
-from assets.audit_comparison import compare_audits, compare_checkpoints
+from assets.audit_comparison import cells_in_common, compare_audits, compare_checkpoints
 from plumbline.commands.terminal import safe
 from plumbline.errors import ConfigError
 from plumbline.provenance.diff import REGRESSED
@@ -26,7 +26,7 @@ def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Ch
     Raises
     ------
     ConfigError
-        If one is a checkpoint and the other is not.
+        If one is a checkpoint and the other is not, or the two have nothing in common.
     StorageError
         If there is no such audit.
     """
@@ -46,6 +46,12 @@ def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Ch
             )
         ids = [named_audit(workspace.lake, name) for name in (old, new)]
         times = recorded_audits(workspace.lake)
+        if not cells_in_common(workspace, *ids):
+            raise ConfigError(
+                "these audits have no model on a dataset in common",
+                found=", ".join(f"{audit[:12]} of {times[audit]}" for audit in ids),
+                expected="two audits of one model on one dataset",
+            )
         diff = compare_audits(workspace, *ids, log=show)
         names = [f"audit {audit[:12]} of {times[audit]}" for audit in ids]
         return changes_of(workspace, diff, names=(names[0], names[1]), old_audit=ids[0])

@@ -7,12 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from rich.console import Console
 
 from assets.audit_comparison import compare_audits
 from assets.export import export_audit
+from orchestration.compared import compare
 from orchestration.export_commands import report_of
 from plumbline.catalog.schema import POWER, polars_schema, row_ids
-from plumbline.errors import StorageError
+from plumbline.errors import ConfigError, StorageError
 from plumbline.metrics.family import former_metric_names
 from plumbline.metrics.registry import current_table
 from plumbline.provenance.forms import verify_folder
@@ -81,6 +83,12 @@ def test_it_is_compared_with_an_audit_of_today(workspace):
 def test_a_text_space_with_the_same_numbers_is_no_change(workspace):
     ids = audited_again(workspace, cell_id=pl.lit("another"))
     assert "text" not in set(compare_audits(workspace, *ids).differences["dataset"])
+
+
+def test_audits_of_other_models_are_refused_rather_than_found_alike(workspace):
+    old, new = audited_again(workspace, model=pl.lit("another"))
+    with pytest.raises(ConfigError, match="no model on a dataset in common"):
+        compare(workspace, old, new, console=Console(quiet=True))
 
 
 RENAMED = former_metric_names()
