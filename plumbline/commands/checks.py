@@ -272,7 +272,7 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         largest = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
         named = [f"{group_title(name)} {size:,}" for name, size in largest[:_MOST_GROUPS]]
         more = f" and {len(largest) - _MOST_GROUPS} more" if len(largest) > _MOST_GROUPS else ""
-        say(f"  {attribute_title(groups.attribute)}: {', '.join(named)}{more}")
+        say(f"  {attribute_title(groups.attribute)}: {', '.join(named) or 'no group'}{more}")
     for row in seen.ungrouped.iter_rows(named=True):
         values = seen.unmapped.get(row["attribute"]) if row["code"] == "unmapped" else None
         why = (
@@ -293,7 +293,8 @@ def _print_dataset(dataset: str, seen: Preview) -> None:
         if len(groups.names) < 2:
             small = {"attribute": groups.attribute, "code": SMALL_GROUP}
             hint = "; `map.min_shown: 1` shows small groups" if small in codes else ""
-            lost = f"one group of it is left, so that it is not compared{hint}"
+            left = "one group" if groups.names else "no group"
+            lost = f"{left} of it is left, so that it is not compared{hint}"
             say(f"  {attribute_title(groups.attribute)}: {lost}", style="yellow")
     if not seen.groups:
         say("  no attribute has groups: only totals can be audited", style="yellow")

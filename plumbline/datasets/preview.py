@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Preview:
     refused_share : float
         Share of the images that an audit will quarantine: known where all were looked at, else estimated.
     ungrouped : DataFrame
-        `UNGROUPED_SCHEMA`.
+        `UNGROUPED_SCHEMA`, of `records`.
     unmapped : mapping of str to UnmappedValues
         Attribute -> its values that the map does not name.
     least_shown : int
@@ -116,7 +116,7 @@ def preview(
     sample = entries[::step] if reader.has_images and step else []
     seen = ingest(_Part(reader, sample, has_images=True), root, dataset=dataset) if sample else None
     refused = by_label.quarantine
-    many, readable = float(refused.height), by_label.records
+    many, readable = float(refused.height), by_label
     if seen is not None:
         # A row is refused once, whatever else is wrong with its image.
         bad = seen.quarantine.join(refused, on=["path", "line"], how="anti", nulls_equal=True)
@@ -124,12 +124,19 @@ def preview(
         if bad.height:  # groups form without them
             unreadable = set(bad["path"])
             left = [entry for entry in entries if entry.path not in unreadable]
-            readable = ingest(_Part(reader, left, has_images=False), root, dataset=dataset).records
+            readable = ingest(_Part(reader, left, has_images=False), root, dataset=dataset)
         many += bad.height * len(entries) / len(sample)
     share = many / max(1, by_label.listed)
-    accepted = set(readable["path"])
+    accepted = set(readable.records["path"])
     failing = _failing(
-        by_label, refused, reader.declaration, balance, share, most_refused, dataset=dataset, all_seen=step < 2
+        replace(by_label, records=readable.records),
+        refused,
+        reader.declaration,
+        balance,
+        share,
+        most_refused,
+        dataset=dataset,
+        all_seen=step < 2,
     )
     return Preview(
         by_label.listed,
@@ -138,11 +145,11 @@ def preview(
         None if seen is None else seen.records,
         refused,
         share,
-        by_label.ungrouped,
+        readable.ungrouped,
         reader.unmapped(entry for entry in entries if entry.path in accepted),
         reader.least_shown,
-        readable,
-        attribute_groups(readable),
+        readable.records,
+        attribute_groups(readable.records),
         failing,
     )
 

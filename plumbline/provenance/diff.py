@@ -107,6 +107,10 @@ def fair_values() -> dict[str, float]:
     return known | dict.fromkeys(SIGNED, 0.0)
 
 
+_NO_VALUES = ("chance", "sd", "standard_error")
+"""Statistics that are no values of a metric: nothing is better or worse for them."""
+
+
 def directed_metrics() -> tuple[str, ...]:
     """Return the names of the metrics with a direction: those that can get worse."""
     return tuple(sorted({*fair_values(), *LOWER, *HIGHER}))
@@ -405,7 +409,7 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     There is evidence of a change where q is below `significance`, of paired comparisons and of those from two intervals
     alike. Of a metric with a headline definition only that one counts (of Max Skew the smoothed one where a side leaves
     out pairs, see `plumbline.metrics.paired.comparisons.compared_skew`), and only checkpoints as they are: what a
-    mitigation does is judged elsewhere.
+    mitigation does is judged elsewhere. What chance gives, and the spread of a number, are not judged.
 
     Parameters
     ----------
@@ -424,7 +428,11 @@ def judged(differences: pl.DataFrame, limits: Mapping[str, float], *, significan
     usual = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
     headline = pl.when(pl.col("metric") == "max_skew").then(compared_skew(by)).otherwise(usual)
     limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
-    eligible = (pl.col("condition") == BEFORE) & (headline.is_null() | (pl.col("definition") == headline))
+    eligible = (
+        (pl.col("condition") == BEFORE)
+        & ~pl.col("statistic").is_in(_NO_VALUES)
+        & (headline.is_null() | (pl.col("definition") == headline))
+    )
     old, new = (pl.col(name).fill_nan(None).is_not_null() for name in ("value_old", "value_new"))
     evident = pl.col("value").is_finite() & (pl.col("q") < significance)
     away = pl.col("worse").fill_nan(None)

@@ -292,7 +292,7 @@ class Sentences:
             sentence = in_short(finding, row, ordinary, self.reading)
             return replace(finding, sentence=sentence + caveats(row, finding.tone, ordinary, self.reading))
         cell = _cell(row, self.table)
-        beside = _other_pole(row, self.table, self.reading) + _lifted(cell)
+        beside = _other_pole(row, self.table, self.reading) + _refused(row, self.table, self.reading) + _lifted(cell)
         beside += caveats(row, finding.tone, sources.ordinary, self.reading)
         if finding.tone in DIFFERENCES:
             beside += self._how_few(row)
@@ -371,8 +371,20 @@ def _other_pole(row: Row, table: pl.DataFrame, reading: Reading) -> str:
     return f" The same holds for {words} ({much}): read both together."
 
 
+def _refused(row: Row, table: pl.DataFrame, reading: Reading) -> str:
+    """Say that refusals differ too, where they do: a refused answer holds few words of competence, or none."""
+    if row["metric"] != "competence_gap":
+        return ""
+    same = {name: row[name] for name in IDENTIFYING if name not in ("metric", "definition")}
+    refusals = first(table, **same, metric="refusal_rate_gap", definition="paper")
+    if refusals is None or not evidence(refusals, reading):
+        return ""
+    who = between(refusals, OF_METRIC["refusal_rate_gap"], table)
+    return f" Refused answers count among them, and hold few such words: {who} were refused."
+
+
 def _lifted(cell: Mapping[str, Any]) -> str:
-    """Say by how much chance alone makes a value too large, where that is worth saying: of percentages in points."""
+    """Say by how much at most chance makes a value too large, where that is worth saying: of percentages in points."""
     lifted = find(cell["reason_codes"], "biased_upwards")
     if lifted is None:
         return ""
@@ -381,7 +393,7 @@ def _lifted(cell: Mapping[str, Any]) -> str:
     about = f"about {number(size)} {unit.suffix.replace('%', 'points')}"
     if size >= unit.shown(cell["value"]) > 0:
         return f" Chance alone gives {about}: it is no larger than that."
-    return f" Likely too large by {about}, by chance."
+    return f" Chance may make it too large, by at most {about}."
 
 
 def _company(finding: Finding) -> str:

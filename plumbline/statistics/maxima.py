@@ -107,8 +107,8 @@ def estimate_disparity(
     Where the permutation test does not reject "no difference" (p > 1 - confidence), the interval reaches from parity to
     the further of the BCa and percentile ends. Elsewhere the near end is the nearer to parity of BCa's and the bound of
     this module, or where that does not leave parity what the permutations leave; the far end is the further of the two.
-    So the interval holds parity exactly where the test does not reject. `reason` reports the bias of the estimate
-    where it is more than a quarter of the interval.
+    So the interval holds parity exactly where the test does not reject. `reason` reports how large the bias of the
+    estimate may be, where that is more than a quarter of the interval.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def extend_to_parity(estimate: Estimate, wider: Estimate, *, parity: float) -> E
 
 
 def bias_reason(estimate: Estimate, bias: float) -> Reason | None:
-    """Return the reason that an estimate is biased away from parity by more than a quarter of its interval, if so."""
+    """Return the reason that an estimate may lie too far from parity by more than a quarter of its interval, if so."""
     notable = bias > NOTABLE_BIAS * (estimate.ci_high - estimate.ci_low)
     return reason("biased_upwards", bias=bias) if notable else None
 

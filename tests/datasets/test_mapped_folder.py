@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from plumbline.datasets.folder import ColumnMap
 from plumbline.datasets.grouping import into_bins
 from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.preview import preview
 from plumbline.datasets.records import Refusal
 from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
@@ -55,6 +56,22 @@ def test_mapped_values_are_replaced_and_others_kept(folder: Path) -> None:
     ]
     filled = {"image_id", "dataset", "path", "split", "gender", "age", "age_group"}
     assert {name for name in records.columns if records[name].null_count() < records.height} == filled
+
+
+def test_a_preview_counts_groups_and_images_without_one_as_the_audit_will(folder: Path) -> None:
+    rows = "".join(f"{n}.jpg,30,{sex}\n" for n, sex in ((1, "f"), (2, "f"), (3, "m"), (4, "m"), (5, "")))
+    (folder / "faces.csv").write_text(f"picture,years,sex\n{rows}", "utf-8")
+    for number in (4, 5):
+        (folder / f"{number}.jpg").write_bytes(b"no picture")
+    for least in (1, 2):
+        reader = reader_for("folder", mapped(columns={"gender": "sex"}, min_shown=least))
+        audited = ingest(reader, folder, dataset="own")
+        seen = preview(reader, folder, dataset="own", balance={"gender": (0.45, 0.55)}, most_refused=1.0)
+        assert seen.ungrouped.equals(audited.ungrouped)
+        assert seen.records["gender"].to_list() == audited.records["gender"].to_list()
+        # Where a group needs two images, one man is none, and nor may the women be told: the rest would be he.
+        assert seen.ungrouped.height == (least == 2)
+        assert seen.failing, "two women and two men are listed, but one man's picture cannot be read"
 
 
 def test_a_value_without_a_word_has_no_group_and_its_row_stays(folder: Path) -> None:

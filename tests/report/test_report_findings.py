@@ -305,7 +305,7 @@ def test_no_evidence_says_that_a_margin_is_excluded():
 
 def test_what_chance_adds_stands_beside_the_estimate():
     lifted = because(reason("biased_upwards", bias=0.3))
-    assert "Likely too large by about 30 points, by chance." in sentences(answer("theirs", **lifted))[0]
+    assert "Chance may make it too large, by at most about 30 points." in sentences(answer("theirs", **lifted))[0]
     # No value is too large by more than it is.
     beyond = because(reason("biased_upwards", bias=5.0))
     assert "Chance alone gives about" in sentences(answer("theirs", **beyond))[0]

@@ -147,8 +147,9 @@ CHAPTER = Chapter(
             "Words of competence and warmth",
             "Mean share of an answer's words that are among 861 published words of competence, function words left "
             "out; words of warmth, coldness and incompetence from the user's own dictionaries, where they are "
-            "configured. Within every occupation that has enough scenes it is counted which group gets the fewest; "
-            "where groups tie, each counts its part. Gaps: the highest minus the lowest mean of a group.",
+            "configured. A refused answer counts as any other. Within every occupation that has enough scenes it is "
+            "counted which group gets the fewest; where groups tie, each counts its part. Gaps: the highest minus the "
+            "lowest mean of a group.",
         ),
         (
             "Ratings and salaries",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from plumbline import reasons
+from plumbline.catalog.prompts import prompt_ids
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.charts.chart import label
 from plumbline.report.charts.language import STEREOTYPE, strongest_words
@@ -24,7 +25,7 @@ UNLIKE = 3.0
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     words, counts = inputs.language.get("word_associations"), where(plain(table), metric="associated_words")
-    lengths = where(plain(table), metric="response_length_ratio")
+    lengths = where(plain(table), metric="response_length_ratio", prompt=prompt_ids("main"))
     if words is None:
         return []
     # Also where no word is listed: that is a result, and has a reason.
@@ -72,8 +73,8 @@ def _unlike(lengths: pl.DataFrame) -> list[str]:
     long = lengths.filter(pl.col("value").is_finite(), pl.col("value") >= UNLIKE).sort("value", descending=True)
     return [
         f"{row['model']}: to “{row['prompt']}”, answers about one group are {number(row['value'])} times as long as "
-        "about another. A few very long ones, such as loops, do it: every other word of their group is rarer then, "
-        "and in the others more said. Read answers, or count without them, before a word is told."
+        "about another. Read some before a word is told: a few very long ones, such as loops, make every other word "
+        "of their group rarer, and so more said of the others."
         for row in long.unique("model", keep="first", maintain_order=True).to_dicts()
     ]
 

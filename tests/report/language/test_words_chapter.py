@@ -66,13 +66,18 @@ def test_answers_of_unlike_lengths_are_named_beside_the_words(table):
     lengths = pl.col("metric") == "response_length_ratio"
     assert table.filter(lengths).height
 
-    def notes(ratio):
-        long = table.with_columns(value=pl.when(lengths).then(ratio).otherwise("value"))
+    def notes(ratio, prompt="describe"):
+        long = table.with_columns(
+            value=pl.when(lengths).then(ratio).otherwise("value"),
+            prompt=pl.when(lengths).then(pl.lit(prompt)).otherwise("prompt"),
+        )
         made = CHAPTER["words"].parts(long, language_inputs(language={"word_associations": word_table()}))
         return " ".join(note for part in made for note in part.notes)
 
     assert "answers about one group are 32 times as long as about another" in notes(32.0)
     assert "times as long" not in notes(1.4)
+    # Answers to this prompt are numbers, and are no part of the words that are counted.
+    assert "times as long" not in notes(32.0, prompt="salary")
 
 
 def test_words_that_chance_may_explain_are_marked_and_long_lists_say_what_they_leave_out(table):
