@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from assets.stored_predictions import held_by, left_out_of_stored, require_held
-from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, zero_shot_suite
+from plumbline.catalog.suites import TRIDENT_SUITES, ZERO_SHOT, Suite, load_suite, zero_shot_suite
 from plumbline.checkpoints.addresses import STORED
 from plumbline.config.audit import Audit
 from plumbline.datasets.records import Declaration, Entry
@@ -12,6 +12,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.families import FAMILIES, Capability, Family, answers, require_suites
 from plumbline.encoders.stored_embeddings import EmbeddingsSettings, stored_family
 from plumbline.errors import PlumblineError
+from plumbline.metrics.text_space import TEXT_SPACE_SUITES
 from plumbline.mitigations.possible import is_judged, require_possible
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.reasons import reason
@@ -124,6 +125,10 @@ def left_out(workspace: Workspace) -> LeftOut:
         family = FAMILIES[stored_family(path, entry.embeddings or EmbeddingsSettings())]
         wanted = [*_asked_suites(workspace, dataset, model, family=family)]
         answered = {suite.id for suite in cell_suites(workspace, dataset, model, family=family)}
+        if answered.intersection(TEXT_SPACE_SUITES) and Capability.EMBED_TEXTS in family.offers:
+            # What is measured of texts alone has prompts beside those of the suite that was asked.
+            beside = [load_suite(name) for name in TEXT_SPACE_SUITES if name not in answered]
+            wanted += [suite for suite in beside if not held_by(workspace, dataset, model, family=family)(suite)]
         if lacking := [suite for suite in wanted if suite.id not in answered]:
             why = left_out_of_stored(workspace, model, lacking, family=family)
             absent.suites.append(AbsentCell(model, dataset, str(why)))

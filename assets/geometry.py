@@ -15,6 +15,7 @@ from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
 from plumbline.encoders.stored_embeddings import not_stored
+from plumbline.metrics.cell import texts_of
 from plumbline.metrics.family import with_lineage
 from plumbline.metrics.text_space import (
     GEOMETRY_SCHEMA,
@@ -47,27 +48,29 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
 
     For the agency, belief and communion words: mean cosine within and between valences, their difference with the
     paper's one-sided t-test and an exact permutation test, and the words on the first three principal components.
-    Empty, with the reason, for a model without a text space (BridgeTower).
+    Empty, with the reason, for a model without a text space (BridgeTower); of stored embeddings what their prompts
+    allow.
     """
     lake, encoder = workspace.lake, context.partition_key
     prompts = StoredPrompts.find(workspace, encoder)
     stored = prompts.stored
     settings, suites = metric_settings(workspace), [load_suite(name) for name in TEXT_SPACE_SUITES]
-    identity, reason = _identity(workspace, prompts), None
-    texts = list(dict.fromkeys(text for suite in suites for text in suite.texts))
-    lacking = prompts.lacking(texts)
-    if prompts.digests and not lacking:
-        embedded = dict(zip(texts, prompts.read(texts)))
-        rows = _with_lineage(text_space_rows(encoder, suites, embedded, settings=settings), stored, identity)
-        words = geometry_words(encoder, suites[0], prompt_embeddings(suites[0], embedded), settings=settings)
-    else:
-        rows, words = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA)
-        absent = not_stored(TEXT_SPACE_SUITES, lacking, of=len(texts)) if prompts.digests else None
-        reason = NO_TEXT_SPACE if absent is None else str(absent)
+    identity, reason = _identity(workspace, prompts), None if prompts.digests else NO_TEXT_SPACE
+    rows, words = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA)
+    known = [suite for suite in suites if prompts.digests and not prompts.lacking(suite.texts)]
+    if known:
+        texts = texts_of(known)
+        embedded = dict(zip(texts, prompts.read(list(texts))))
+        rows = _with_lineage(text_space_rows(encoder, known, embedded, settings=settings), stored, identity)
+        if suites[0] in known:
+            words = geometry_words(encoder, suites[0], prompt_embeddings(suites[0], embedded), settings=settings)
+    if prompts.digests and (absent := [suite for suite in suites if suite not in known]):
+        wanted = list(texts_of(absent))
+        reason = str(not_stored([suite.id for suite in absent], prompts.lacking(wanted), of=len(wanted)))
     details = {"geometry_id": identity, "reason": reason}
     lake.write_table(WORDS, words, partition=encoder, details=details)
     committed = lake.write_table("valence_geometry", rows, partition=encoder, details=details)
-    shown = {"reason": reason} if reason else {"words": words.height}
+    shown = {"words": words.height} | ({"reason": reason} if reason else {})
     return materialised(committed, lake=lake, frame=rows.drop(*LINEAGE_COLUMNS), **shown)
 
 

@@ -24,12 +24,16 @@ def lake(tmp_path):
     return Lake(UPath(tmp_path))
 
 
-def run(lake, array, **statistics):
-    own = own_texts()
+def run(lake, array, without=(), **statistics):
+    own = {name: texts for name, texts in own_texts().items() if name not in without}
     ends = np.cumsum([len(texts) for texts in own.values()])
     parts = dict(zip(own, np.split(array, ends[:-1]))) if array.size else {}
     embedded = {name: [len(part), digest_bytes(part.tobytes())] for name, part in parts.items()}
-    details = {"texts": list(all_texts()), "embedded": embedded, "weights_sha256": "w" * 64}
+    details = {
+        "texts": [text for texts in own.values() for text in texts],
+        "embedded": embedded,
+        "weights_sha256": "w" * 64,
+    }
     lake.write_arrays("text_embeddings", {"embedding": array}, partition=ENCODER, details=details)
     audit = SimpleNamespace(statistics=Statistics(**statistics), thresholds=Thresholds())
     context = dg.build_asset_context(partition_key=ENCODER)
@@ -75,6 +79,15 @@ def test_a_model_without_a_text_space_has_empty_tables_and_a_reason(lake):
     assert result.metadata["reason"] == NO_TEXT_SPACE and result.metadata["dagster/row_count"] == 0
     assert lake.read_table("valence_geometry", partition=ENCODER).columns == list(METRIC_SCHEMA)
     assert dict(lake.read_table(WORDS, partition=ENCODER).schema) == GEOMETRY_SCHEMA
+
+
+def test_of_stored_embeddings_what_their_prompts_allow_is_measured_and_the_rest_is_named(lake):
+    result = run(lake, vectors(), without=["perception_words"])
+    rows = lake.read_table("valence_geometry", partition=ENCODER)
+    assert set(rows["suite"]) == {"perception"} and result.metadata["words"] == 32
+    words = load_suite("perception_words").texts
+    why = f"not computed from stored embeddings: perception_words; {len(words)} of {len(words)} prompts have none"
+    assert why in result.metadata["reason"]
 
 
 def test_it_is_made_for_every_encoder_from_its_prompts():

@@ -14,7 +14,7 @@ PEOPLE = [(f"{race}/{gender}/{i}.jpg", race, gender) for race in "xy" for gender
 
 def write_embeddings(folder):
     """Write what clip-retrieval writes, of images and of texts: images of `x` lie at a crime, the others at none."""
-    prompts = load_suite("crime").texts
+    prompts = (*load_suite("crime").texts, *load_suite("perception").texts)
     rng = np.random.default_rng(0)
     texts = np.linalg.qr(rng.normal(size=(len(prompts), len(prompts))))[0]
     chosen = [load_suite("crime").columns("crime" if race == "x" else "demographic")[0] for _, race, _ in PEOPLE]
@@ -81,6 +81,7 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     told = " ".join(output.split())
     assert code == 0 and "counted | vendor: not computed from stored predictions: agency, communion" in told, output
     assert "people | vectors: not computed from stored embeddings: agency, communion" in told, output
+    assert "people | vectors: not computed" in told and "perception_words;" in told, output
     untried = "not tried on stored embeddings: projection"
     assert untried in told
     code, output = home.run("check")
@@ -93,6 +94,7 @@ def test_counts_rows_and_answers_are_audited_without_images_or_models(tmp_path):
     assert dict(shares.select("group", "value").rows()) == {"x": 15 / 200, "y": 4 / 200}
     of_people = table.filter(dataset="people", metric="harm_rate", event="crime")
     assert dict(of_people.select("model", "value").rows()) == {"vendor": 60 / 160, "vectors": 80 / 160}
+    assert table.filter(model="vectors", suite="perception", dataset="text").height
     assert lake.committed("image_embeddings", partition="people|vectors").details["forward_passes"] == 0
     assert table.filter(model="speaker").height and not table.filter(metric="true_positive_rate").height
     said = lake.committed("generations", partition="speaker|people.all")
