@@ -42,7 +42,7 @@ def explain_row(
         explanation = explain(past, find_row(table, name, filters))
     print_explanation(explanation, console=console)
     if not adjusted and explanation.row["q"] is not None:
-        console.print("\nPicked for a finding it has a wider interval, and another q: `--adjusted`.", style="dim")
+        console.print("\nA finding that tells it gives a wider interval, and another q: `--adjusted`.", style="dim")
     if adjusted:
         with working("looking at what findings are picked from …"):
             text = adjusted_text(table, explanation.id, headline_reading(past))

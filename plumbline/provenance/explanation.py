@@ -22,7 +22,7 @@ from plumbline.images.decoding import decode, read_image_file
 from plumbline.metrics.evidence import SIGNED, is_inverted, state
 from plumbline.provenance.chain import STATES, Link, damaged
 from plumbline.provenance.influence import Influence
-from plumbline.report.numbers import interval, number, p_value
+from plumbline.report.numbers import named_interval, number, p_value
 from plumbline.report.page import environment, page_html
 from plumbline.report.sentences import row_in_words
 
@@ -216,7 +216,7 @@ def estimate_text(row: Any) -> str:
     """Return value, interval, p, q and n of a row in words; of no evidence what would have been found."""
     if row["value"] is None or not math.isfinite(row["value"]):
         return f"undefined: {row['reason'] or 'no reason was recorded'}"
-    parts = [f"interval {interval(row['ci_low'], row['ci_high'])}"]
+    parts = [named_interval(row["ci_low"], row["ci_high"])]
     parts += [p_value(row[name], name) for name in ("p", "q") if row[name] is not None and math.isfinite(row[name])]
     parts += [f"n = {row['n']:,}"] if row["n"] is not None else []
     parts += [row["reason"]] if row["reason"] else []

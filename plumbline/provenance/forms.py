@@ -33,7 +33,7 @@ from plumbline.provenance.export import (
 from plumbline.provenance.tracked_numbers import tracked_name
 from plumbline.report.charts.scorecard import scorecard as drawn
 from plumbline.report.findings import as_picked, beyond_scorecard, findings
-from plumbline.report.numbers import interval
+from plumbline.report.numbers import named_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import where
 from plumbline.report.scorecard import scorecard
@@ -234,7 +234,7 @@ def eval_results(audit: Exported) -> Files:
         entries = []
         for row in headlines.iter_rows(named=True):
             place = audit.hub.get(row["dataset"], HubDataset(row["dataset"]))
-            ends = interval(row["ci_low"], row["ci_high"])
+            ends = named_interval(row["ci_low"], row["ci_high"])
             q = "" if row["q"] is None or row["q"] != row["q"] else f", q = {row['q']:.3g}"
             entries.append(
                 EvalResultEntry(
@@ -243,7 +243,7 @@ def eval_results(audit: Exported) -> Files:
                     task_id="/".join(part.replace(" ", "_") for part in measured(row).split(", ")),
                     value=row["value"],
                     date=audit.made_at,
-                    notes=f"{row['definition']}; interval {ends}{q}, n = {row['n']}; audit {row['audit_id'][:12]}",
+                    notes=f"{row['definition']}; {ends}{q}, n = {row['n']}; audit {row['audit_id'][:12]}",
                 )
             )
         text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)

@@ -17,7 +17,7 @@ from plumbline.reasons import find
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.evidence import Q_OF_KIND, QUESTION, name_of
 from plumbline.report.finding import Company, Finding, at_first, headlines, in_rank_order
-from plumbline.report.numbers import bare_p, confidence, count, interval, percent, percent_interval
+from plumbline.report.numbers import NO_INTERVAL, bare_p, confidence, count, interval, percent, percent_interval
 from plumbline.report.reading import Picked, Reading, Selection
 from plumbline.report.rows import Row, checked, defined
 from plumbline.report.sentences import in_sentences
@@ -215,15 +215,16 @@ def adjusted_text(table: pl.DataFrame, name: str, reading: Reading) -> str:
         return "Nothing is picked here: its interval needs no adjustment."
     row = table.filter(row_ids(table).alias("row_id") == name)
     (low,), (high,) = _widened(row, selection, reading).tolist()
-    ends = f"{confidence(reading.confidence)} CI {interval(low, high)}"
+    known = defined(low) and defined(high)
+    ends = f"the FCR-adjusted {confidence(reading.confidence)} CI {interval(low, high)}" if known else NO_INTERVAL
     level = confidence(round(selection.level(reading.confidence), 5))
     q = picked.filter(row_ids(table).alias("row_id") == name)["q"].item()
     tests = (
         f" Its q is then {bare_p(q)}, over {count(selection.tests)} tests of all kinds together." if defined(q) else ""
     )
     return (
-        f"Picked for a finding it has the FCR-adjusted {ends}: {count(selection.findings)} findings are told of "
-        f"{count(selection.rows)} rows, so that the interval is one of {level}.{tests}"
+        f"In a finding it has {ends}: {count(selection.findings)} findings are told of "
+        f"{count(selection.rows)} rows, so that an interval is one of {level}.{tests}"
     )
 
 

@@ -176,6 +176,12 @@ def _end(value: float, decimals: int) -> str:
     return text
 
 
+def named_interval(low: float | None, high: float | None) -> str:
+    """Write `interval 1.5–2.4`, or `no interval`."""
+    ends = interval(low, high)
+    return ends if ends == NO_INTERVAL else f"interval {ends}"
+
+
 def with_interval(written: str, ends: str) -> str:
     """Write a number with its interval behind it in brackets: `1.9 [1.5–2.4]`; alone where it has none."""
     return written if ends == NO_INTERVAL else f"{written} [{ends}]"

@@ -21,6 +21,7 @@ from plumbline.report.findings import as_picked
 from plumbline.report.front import MOST_FINDINGS, _choice, advice, audited, front_page, limits, section, verdict
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
+from plumbline.report.rows import first
 from plumbline.report.scorecard import BY_ID, between, scorecard
 from plumbline.report.sentences import OF_METRIC, _other_pole, row_in_words
 
@@ -89,8 +90,13 @@ def without_names(text, *frames):
 
 
 def groups_of(row, table):
-    """Return the numbers of the groups that a row compares."""
-    return told(between(row, OF_METRIC[row["metric"]], table))
+    """Return the numbers of the groups that a row compares; of words of competence those of refusals too."""
+    numbers = told(between(row, OF_METRIC[row["metric"]], table))
+    if row["metric"] == "competence_gap":
+        same = {name: row[name] for name in ("model", "dataset", "attribute", "prompt", "instruction")}
+        refusals = first(table, **same, metric="refusal_rate_gap")
+        numbers |= told(between(refusals, OF_METRIC["refusal_rate_gap"], table)) if refusals else set()
+    return numbers
 
 
 @pytest.fixture(scope="module")

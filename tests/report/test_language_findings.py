@@ -10,6 +10,7 @@ from plumbline.report import Reading, findings, findings_table
 from plumbline.report.finding import headlines
 from plumbline.report.language import word_findings
 from plumbline.report.language_words import people
+from plumbline.report.sentences import in_sentences
 
 READING = Reading(scorers=(OFFLINE,), stand_ins=(OFFLINE,))
 BIASED = ("toxicity", "rating", "competence")
@@ -49,6 +50,19 @@ def test_a_model_without_evidence_only_counts(table):
 def test_nothing_is_told_where_no_model_has_evidence(table, changed, column):
     number = pl.when(pl.col(column).is_not_null()).then(pl.lit(changed, pl.Float64))
     assert findings(table.with_columns(number.alias(column), pl.lit(None, pl.Float64).alias("p")), READING) == []
+
+
+@pytest.mark.parametrize("q", [1e-4, 0.7])
+def test_words_of_competence_are_told_with_the_refusals_that_count_among_them(table, q):
+    refusals = (pl.col("metric") == "refusal_rate_gap") & pl.col("instruction").is_null()
+    sure = table.with_columns(pl.when(refusals).then(q).otherwise(name).alias(name) for name in ("p", "q"))
+    reading = Reading(scorers=(OFFLINE,))
+    found = [one for one in in_sentences(findings(sure, reading), sure, sure, reading) if one.topic[0] == "competence"]
+    found = [one for one in found if one.model == MODELS[0]]
+    assert found
+    for finding in found:
+        assert ("about Black women, 1.0% about" in plain_spaces(finding.sentence)) == (q < 0.05), finding.sentence
+        assert ("Refused answers count among them" in finding.sentence) == (q < 0.05)
 
 
 def test_answers_to_an_instruction_are_no_findings(table):
