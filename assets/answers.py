@@ -100,8 +100,9 @@ class StoredAnswers:
     @cached_property
     def scorers(self) -> dict[str, bool]:
         """Return scorer -> whether it is only an offline stand-in, in the order of the audit file."""
-        committed = next(iter(self.scores.values()))
-        return {name: about["stand_in"] for name, about in committed.details["scorers"].items()}
+        about = next(iter(self.scores.values())).details["scorers"]
+        # What is stored has its keys sorted.
+        return {name: about[name]["stand_in"] for name in self.workspace.audit.scorers if name in about}
 
     @property
     def version(self) -> str:

@@ -25,10 +25,10 @@ from plumbline.provenance.diff import (
     changed_cells,
     changed_prompts,
     flips,
+    in_order_of,
     paired_answer_means,
     paired_answers,
     paired_differences,
-    same_images,
     suite_hashes,
     table_differences,
     with_q,
@@ -295,11 +295,14 @@ def _same_prompts(old: AskedSuites, new: AskedSuites) -> _ByImage:
     ]
     if not suites:
         return _ByImage(absent=absent)
-    cells = [StoredCell.find(side.workspace, side.dataset, side.model).read(suites=suites) for side in (old, new)]
-    if not same_images(*cells):
+    before, after = (
+        StoredCell.find(side.workspace, side.dataset, side.model).read(suites=suites) for side in (old, new)
+    )
+    ordered = in_order_of(after, before)
+    if ordered is None:
         return _ByImage(absent=[*absent, "not of the same images, so that only the two intervals are compared"])
-    rows = paired_differences(*cells, settings=metric_settings(new.workspace))
-    return _ByImage(rows, flips(*cells), absent)
+    rows = paired_differences(ordered, after, settings=metric_settings(new.workspace))
+    return _ByImage(rows, flips(ordered, after), absent)
 
 
 def _answers(old: AskedSuites, new: AskedSuites) -> list[Row]:

@@ -112,7 +112,7 @@ _MOST = (
     | dict.fromkeys(_SIDES, LARGEST_SIDE)
     | dict.fromkeys((*_TOKENS, *_PATCHES), 16_384)
     | dict.fromkeys(_TILES, 256)
-    | {"context_length": 8_192}  # open_clip has a mask of its square
+    | {"context_length": 1_024}  # open_clip pads every text to it, and has a mask of its square
     | dict.fromkeys(_EDGES, _MOST_PIXELS)
 )
 """Numbers of a configuration that decide how much memory is taken before a weight is read -> the largest taken."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
 
+MOST_PADDED = 512
+"""Tokens that texts are padded to at most, whatever a checkpoint says that it takes: attention is their square."""
 _INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
 # Odd sizes and proportions, so that a step of another kind shows.
 _PROBE_SIZE = (61, 87)
@@ -218,7 +220,7 @@ class TransformersEncoder(TorchEncoder):
     """Whether a tokenizer may pad on the left: most text towers read what they return at places from the left."""
 
     padded_to: ClassVar[int | None] = None
-    """Tokens that every text is padded to; by default the longest text that the model takes."""
+    """Tokens that every text is padded to; by default the longest text that the model takes, at most `MOST_PADDED`."""
 
     other_heads: ClassVar[tuple[str, ...]] = ()
     """Beginnings of weight names that belong to heads for other tasks, which the audit does not run."""
@@ -323,7 +325,7 @@ class TransformersEncoder(TorchEncoder):
                 expected="padding_side: right",
             )
         longest = self._require_room(texts)
-        width = max(min(self.padded_to or self._context, self._context), longest)
+        width = max(min(self.padded_to or MOST_PADDED, self._context), longest)
         padded = self._tokenizer(list(texts), padding="max_length", max_length=width, return_tensors="pt")
         return {name: tensor.to(self.device) for name, tensor in padded.items()}
 

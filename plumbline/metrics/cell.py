@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -220,6 +220,22 @@ class Cell:
         """Return the (n,) bool mask of the rows that the suite's filter keeps."""
         mask = self.keep.get(suite)
         return np.ones(self.records.height, dtype=bool) if mask is None else mask
+
+    def reordered(self, order: NDArray[np.int64]) -> Cell:
+        """Return the cell with its images in another order, (n,) rows of this one; all responses are read."""
+
+        def turned(each: SuiteLogits) -> SuiteLogits:
+            cosine = None if each.cosine is None else each.cosine[:][order]
+            return replace(each, logits=each.logits[:][order], cosine=cosine)
+
+        return replace(
+            self,
+            records=self.records[order],
+            logits={name: turned(each) for name, each in self.logits.items()},
+            keep={suite: mask[order] for suite, mask in self.keep.items()},
+            relabelled={suite: records[order] for suite, records in self.relabelled.items()},
+            images=None if self.images is None else self.images[order],
+        )
 
 
 def texts_of(suites: Iterable[Suite]) -> dict[str, str]:

@@ -152,7 +152,9 @@ def audit_features(
     name, dataset : str
         What model and images are called in the table; random draws are named after them.
     image_ids : sequence of str, optional
-        By default the digest of each vector. Draws follow the ids, so that the order of the images changes no number.
+        By default the digest of each vector. Draws follow the ids: the order of the images changes no
+        estimate, and where they come without `set_id` no other number. Draws of whole sets follow the order of the
+        rows too: keep it from one audit to the next.
     attributes : sequence of str
         Further columns of the labels that people are compared by, such as `department`, of any number of groups.
     crosses : sequence of sequences of str

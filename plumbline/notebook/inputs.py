@@ -108,24 +108,26 @@ def _of_open_clip(model: Any, preprocess: Any, tokenizer: Any) -> Embedder:
 def _of_transformers(model: Any, processor: Any, tokenizer: Any) -> Embedder:
     from plumbline.encoders.dual_encoder import scale_and_bias, vectors
     from plumbline.encoders.families import FAMILIES
+    from plumbline.encoders.transformers_encoder import MOST_PADDED
     from plumbline.imports import import_class
 
     kind = str(model.config.model_type)
     family = next((each for each in FAMILIES.values() if kind in each.reads), FAMILIES["dual_encoder"])
-    width = import_class(family.adapter, below="plumbline.encoders").padded_to or _longest_text(model)
+    most = import_class(family.adapter, below="plumbline.encoders").padded_to or _longest_text(model)
 
     def images(batch: Sequence[Image]) -> Any:
         return vectors(model.get_image_features(**processor(images=list(batch), return_tensors="pt").to(model.device)))
 
     def texts(batch: Sequence[str]) -> Any:
         lengths = [len(ids) for ids in tokenizer(list(batch))["input_ids"]]
-        if max(lengths) > width:
+        if max(lengths) > most:
             raise EncodingError(
                 "a text is longer than this model takes",
                 where=batch[int(np.argmax(lengths))],
                 found=f"{max(lengths)} tokens",
-                expected=f"at most {width}",
+                expected=f"at most {most}",
             )
+        width = max(min(most, MOST_PADDED), *lengths)
         tokens = tokenizer(list(batch), padding="max_length", max_length=width, return_tensors="pt")
         return vectors(model.get_text_features(**tokens.to(model.device)))
 

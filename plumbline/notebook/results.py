@@ -203,7 +203,7 @@ class Audit:
         MetricError
             If the other is no audit.
         """
-        from plumbline.provenance.diff import judged, paired_differences, same_images, table_differences, with_q
+        from plumbline.provenance.diff import in_order_of, judged, paired_differences, table_differences, with_q
 
         if not isinstance(earlier, Audit):
             raise MetricError(
@@ -211,10 +211,10 @@ class Audit:
             )
         old, new = earlier.cell, self.cell
         paired = []
-        if same_images(old, new):
+        if (ordered := in_order_of(new, old)) is not None:
             hashes = {name: logits.suite.hash for name, logits in old.logits.items()}
             both = [name for name, logits in new.logits.items() if hashes.get(name) == logits.suite.hash]
-            sides = [replace(cell, logits={name: cell.logits[name] for name in both}) for cell in (old, new)]
+            sides = [replace(cell, logits={name: cell.logits[name] for name in both}) for cell in (ordered, new)]
             paired = paired_differences(*sides, settings=self.settings)
         frames = []
         for dataset in sorted({*self.table["dataset"], *earlier.table["dataset"]}):

@@ -494,9 +494,15 @@ def _q_of_direction(differences: pl.DataFrame) -> NDArray[np.float64]:
 OLD_AND_NEW = SideNames("new", "old", "the {} side", " and the ")
 
 
-def same_images(old: Cell, new: Cell) -> bool:
-    """Return whether both are of the same images in the same order, so that they can be compared image by image."""
-    return old.records["image_id"].equals(new.records["image_id"])
+def in_order_of(new: Cell, old: Cell) -> Cell | None:
+    """Return the old cell with its images in the order of the new one; None where they are not the same images."""
+    ids, wanted = old.records["image_id"], new.records["image_id"]
+    if ids.equals(wanted):
+        return old
+    place = {name: row for row, name in enumerate(ids)}
+    if len(place) < len(ids) or len(ids) != len(wanted) or place.keys() != set(wanted):
+        return None
+    return old.reordered(np.array([place[name] for name in wanted], dtype=np.int64))
 
 
 def paired_differences(old: Cell, new: Cell, *, settings: MetricSettings) -> list[Row]:

@@ -376,10 +376,10 @@ def _shows(those: Sequence[Any]) -> str:
 
 
 def _first_with(card: pl.DataFrame, state: str, kind: Kind) -> list[dict[str, Any]]:
-    """Return the cells of the first question of bias in which a model has a state, the worst model first."""
+    """Return the cells of the first question of bias in which a model has a state, the worst in it first."""
     questions = (question for question in asked_questions(card, kind) if question.of_bias)
     cells = (where(card, question=question.id, state=state).to_dicts() for question in questions)
-    return next(filter(None, cells), [])
+    return sorted(next(filter(None, cells), []), key=worse_first)
 
 
 def _of_bias(card: pl.DataFrame) -> list[dict[str, Any]]:

@@ -124,8 +124,11 @@ def _line_of(path: Path, row: int) -> str:
     csv.field_size_limit(_LONGEST_FIELD)
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         reader = csv.reader(file)
-        for _ in range(row + 1):
-            next(reader, None)
+        try:
+            for _ in range(row + 1):
+                next(reader, None)
+        except csv.Error:  # a longer text before it
+            return f"{path}, row {row + 1}"
         return f"{path}, line {reader.line_num + 1}"
 
 
@@ -235,8 +238,12 @@ def _header(path: Path, rows: pl.LazyFrame) -> list[str]:
     _, *names = rows.collect_schema().names()
     if _is_parquet(path):
         return names
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        header = next(filter(None, csv.reader(file)), [])
+    csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            header = next(filter(None, csv.reader(file)), [])
+    except csv.Error as error:  # a name that is longer than that
+        raise _unreadable(path, error) from error
     if len(header) != len(names):
         return names
     return [written if name.startswith(f"{written}_duplicated_") else name for written, name in zip(header, names)]

@@ -439,7 +439,9 @@ def write_record(
     """Commit the record of an audit; one of the same audit id is replaced."""
     rows = [vars(thing) | {"details": canonical_json(thing.details)} for thing in things]
     frame = pl.DataFrame(rows, schema=RECORD_SCHEMA, orient="row").sort("name", "partition")
-    details = {"audit_id": audit_id, "made_at": made_at, "settings": dict(settings), "software": dict(software)}
+    # As a text, since the order of entries counts: the first scorer is that of the headlines.
+    written = json.dumps(dict(settings), ensure_ascii=False)
+    details = {"audit_id": audit_id, "made_at": made_at, "settings": written, "software": dict(software)}
     return lake.write_table(TABLE, frame, partition=audit_id, details=details)
 
 
@@ -455,8 +457,10 @@ def read_record(lake: Lake, audit_id: str) -> AuditRecord:
     rows = lake.read_table(TABLE, manifest=manifest).iter_rows(named=True)
     committed = (Committed(**row | {"details": json.loads(row["details"])}) for row in rows)
     things = {(thing.name, thing.partition): thing for thing in committed}
-    details = manifest.details
-    return AuditRecord(audit_id, details["made_at"], details["settings"], things, details.get("software", {}))
+    details, settings = manifest.details, manifest.details["settings"]
+    # Version 0.5 and the first of 1.0 kept them sorted.
+    read = json.loads(settings) if isinstance(settings, str) else settings
+    return AuditRecord(audit_id, details["made_at"], read, things, details.get("software", {}))
 
 
 def recorded_audits(lake: Lake) -> dict[str, str]:

@@ -14,6 +14,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.encoders.encoder import match_probabilities
 from plumbline.encoders.families import FAMILIES, Capability, require
 from plumbline.encoders.folders import load_encoder
+from plumbline.encoders.transformers_encoder import MOST_PADDED
 from plumbline.errors import CheckpointError, ConfigError, EncodingError
 
 PUBLISHED = ("open_clip", "clip", "align", "bridgetower", "owlv2", "owlvit", AS_OWLVIT)
@@ -192,6 +193,14 @@ def test_a_text_that_is_too_long_is_refused_and_not_cut(case, encoders):
             encoder.score_pairs(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), ["a man", long])
         else:
             encoder.embed_texts(["a man", long])
+
+
+def test_texts_are_padded_to_what_texts_need_whatever_a_checkpoint_says_that_it_takes(encoders, monkeypatch):
+    encoder = encoders["clip"]
+    monkeypatch.setattr(encoder, "_context", 40_000)
+    assert encoder._tokens(["a man"])["input_ids"].shape == (1, MOST_PADDED)
+    long = "a man " * MOST_PADDED
+    assert encoder._tokens([long])["input_ids"].shape[1] == len(encoder._tokenizer([long])["input_ids"][0])
 
 
 def test_a_query_that_owlv2_takes_for_padding_is_refused(encoders, monkeypatch):

@@ -43,12 +43,15 @@ def test_an_edited_scorer_scores_the_answers_again_and_nothing_else(tmp_path, mo
             mitigations={},
             statistics={"resamples": 200, "permutations": 200},
             lvlms={"model": {"endpoint": {"urls": [server.url], "model": "served"}}},
-            scorers={"offline": {"kind": "offline"}, "shouting": {"kind": "own", "function": "shouting:score"}},
+            scorers={"shouting": {"kind": "own", "function": "shouting:score"}, "offline": {"kind": "offline"}},
             generate=[{**design, "prompts": ["characteristics"], "instructions": ["none"], "seeds": [0]}],
         )
         code, output = home.run("audit")
         assert code == 0, output
         asked, lake = len(server.sent), home.workspace.lake
+        assert "Headlines and figures are of the scores of shouting" in home.workspace.report.read_text("utf-8")
+        newest = home.workspace.of_audit("newest").audit
+        assert [*newest.scorers] == ["shouting", "offline"], "the order of the audit file is recorded"
         answers, first = lake.require("generations", partition="model|faces.race_gender"), scores_of(home)
         table = lake.read_table("metric_table").filter(scorer="offline")
         monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))

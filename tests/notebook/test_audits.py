@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 import plumbline
 from plumbline.catalog.schema import LINEAGE_COLUMNS
@@ -300,6 +301,10 @@ def test_a_diff_is_paired_where_the_images_are_the_same(faces, vectors):
     assert skew["compared"] == "paired" and skew["value"] == pytest.approx(skew["value_new"] - skew["value_old"])
     assert diff.filter(compared="paired")["value"].is_not_nan().any()
     assert before.diff(before).filter(pl.col("value").is_finite())["value"].abs().max() == 0
+    order = np.random.default_rng(0).permutation(len(images))
+    turned = plumbline.audit_features(moved[order], text_features=vectors, labels=labels[order], **asked)
+    keys = [name for name in diff.columns if name not in ("cell_id_old", "cell_id_new")]
+    assert_frame_equal(turned.diff(before).select(keys), diff.select(keys), check_row_order=False, abs_tol=1e-9)
     fewer = plumbline.audit_features(images[:100], text_features=vectors, labels=labels[:100], **asked)
     assert set(after.diff(fewer)["compared"]) == {"as if independent"}
 

@@ -9,7 +9,7 @@ import pytest
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.family import MetricSettings
-from plumbline.provenance.diff import FLIP_SCHEMA, flips, paired_differences, same_images
+from plumbline.provenance.diff import FLIP_SCHEMA, flips, in_order_of, paired_differences
 
 SETTINGS = MetricSettings(resamples=200, permutations=200, seed=3)
 CRIME = load_suite("crime")
@@ -76,5 +76,20 @@ def test_images_that_one_side_leaves_out_do_not_flip():
 @pytest.mark.parametrize("lost", [0, N - 1])
 def test_other_images_are_not_the_same(lost):
     old = cell([])
-    assert same_images(old, cell([3]))
-    assert not same_images(old, replace(old, records=old.records.filter(pl.col("path") != f"{lost}.jpg")))
+    assert in_order_of(cell([3]), old) is old
+    fewer = replace(old, records=old.records.filter(pl.col("path") != f"{lost}.jpg"))
+    assert in_order_of(old, fewer) is None and in_order_of(fewer, old) is None
+    twice = replace(old, records=old.records.with_columns(image_id=pl.lit("one")))
+    assert in_order_of(old, twice) is None
+
+
+def test_the_same_images_in_another_order_are_compared_image_by_image():
+    old, new, kept = cell(EVERY_FIFTH), cell(MOST_BLACK), np.arange(N) % 7 > 0
+    order = np.random.default_rng(0).permutation(N)
+    shuffled = replace(old, keep={"crime": kept}).reordered(order)
+    assert not shuffled.records["image_id"].equals(old.records["image_id"])
+    again = in_order_of(new, shuffled)
+    assert again.records.equals(new.records) and (again.rows("crime") == kept).all()
+    rows = [paired_differences(replace(one, keep={}), new, settings=SETTINGS) for one in (old, again)]
+    assert str(rows[0]) == str(rows[1]), "nan among them"
+    assert flips(again, new).equals(flips(replace(old, keep={"crime": kept}), new))

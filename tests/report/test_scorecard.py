@@ -392,6 +392,20 @@ def test_models_of_other_images_are_not_ranked_with_the_others():
     assert first.startswith(said)
 
 
+def test_the_most_clearly_biased_is_so_in_the_question_that_is_told():
+    untested = {"p": math.nan, "q": math.nan}
+    rows = [
+        *answer("larger", value=2.0, low=1.5, high=3.0, **untested),
+        *answer("smaller", value=1.0, low=0.5, high=2.0, **untested),
+        *answer("larger", attribute="gender", value=0.6, low=0.3, high=1.0),
+        *answer("smaller", attribute="gender", value=1.2, low=0.9, high=1.5),
+    ]
+    card = scorecard(frame(rows), Reading())
+    assert asked_models(card) == ["larger", "smaller"], "ordered by the question that comes first"
+    said = verdict(card, Reading())[0]
+    assert said.startswith("In crime labels by gender, smaller is the most clearly biased of 2 encoders"), said
+
+
 def test_shares_of_a_ranking_are_of_all_that_are_ranked_also_where_a_group_is_not_among_the_best():
     absent = {"value": -math.inf, "ci_low": math.nan, "ci_high": math.nan, "p": 0.001, "q": 0.005}
     ahead = {"value": math.log(2), "ci_low": 0.3, "ci_high": 0.9, "p": 0.001, "q": 0.001}

@@ -155,6 +155,12 @@ def test_a_file_of_another_form_is_refused(tmp_path, content, words):
     refused(written(tmp_path, content), *words)
 
 
+def test_a_field_without_end_is_no_place_to_fail(tmp_path):
+    long = "x" * ((1 << 24) + 1)
+    refused(written(tmp_path, f"text,toxicity,{long}\na,0.5,b\n"), "cannot be read", "field larger")
+    refused(written(tmp_path, f"text,toxicity\n{long},0.5\nb,2\n"), "`toxicity` is not from 0 to 1", "row 2")
+
+
 def test_a_file_that_is_absent_or_no_parquet_is_refused(tmp_path):
     refused(tmp_path / "none.csv", "cannot be read", "none.csv")
     refused(written(tmp_path, "text,toxicity\n", "s.parquet"), "cannot be read")

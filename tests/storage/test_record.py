@@ -35,6 +35,13 @@ def test_an_audit_of_the_past_is_read_as_it_was(audits):
     assert then.require("metrics", partition="faces|clip").details == {"of": 1}
 
 
+def test_the_order_of_settings_is_kept(lake):
+    scorers = {"ours": {"kind": "own"}, "another": {"kind": "offline"}}
+    write_record(lake, [], audit_id="a", made_at="2026-01-01", settings={"title": "a", "scorers": scorers}, software={})
+    read = read_record(lake, "a").settings
+    assert list(read) == ["title", "scorers"] and list(read["scorers"]) == ["ours", "another"]
+
+
 def test_what_the_past_audit_lacked_is_not_read_from_today(audits):
     audits.write_table("later", pl.DataFrame({"value": [9]}))
     then = RecordedLake(audits.root, read_record(audits, "bbbbbbb3"))
