@@ -136,7 +136,8 @@ def without_small_groups(
 
     A group that is left out can be told from a total less the groups that are shown. Where the rows left out of an
     attribute are fewer than `least`, those without any label included, the next smallest group is left out too
-    (complementary suppression); of crossed attributes the same holds within each group of each of them.
+    (complementary suppression); of crossed attributes the same holds within each group of each of them, and no small
+    group may follow from several totals together.
 
     Parameters
     ----------
@@ -185,15 +186,39 @@ def _hidden(groups: Sequence[str | None], margins: Sequence[tuple[str, ...]], le
                 without_group[total] += 1
             else:
                 members[total].add(group)
-    hidden = {group for group, size in sizes.items() if size < least}
-    changed = bool(hidden)
+    small = {group for group, size in sizes.items() if size < least}
+    hidden, changed = set(small), bool(small)
     while changed:
         changed = False
+        told = _told(hidden, members, without_group)
+        # What is shown beside a larger group that follows may let a small one follow too.
+        beside = {group for cells in members.values() if cells & told for group in cells - hidden}
         for total, cells in sorted(members.items()):
-            left_out = cells & hidden
+            left_out = (cells & hidden) - (told - small)
             rows = without_group[total] + sum(sizes[group] for group in left_out)
-            shown = sorted(cells - hidden, key=lambda group: (sizes[group], group))
-            if left_out and rows < least and shown:
-                hidden.add(shown[0])
+            follows = rows < least or left_out & told
+            if left_out and follows and (shown := cells - hidden or beside - hidden):
+                hidden.add(min(shown, key=lambda group: (sizes[group], group)))
                 changed = True
+                break
     return hidden
+
+
+def _told(hidden: set[str], members: Mapping[str, set[str]], without_group: Mapping[str, int]) -> set[str]:
+    """Return the groups left out whose sizes follow from the totals and the groups that are shown.
+
+    Parameters
+    ----------
+    members : mapping of str to set of str
+        Total -> the groups that it sums up.
+    without_group : mapping of str to int
+        Total -> its rows without a group: nobody is told how many.
+    """
+    unknown = [*sorted(hidden), *sorted(total for total in members if without_group[total])]
+    if not unknown:
+        return set()
+    totals = [[group in members[total] or group == total for group in unknown] for total in sorted(members)]
+    _, spread, basis = np.linalg.svd(np.array(totals, dtype=np.float64))
+    free = basis[int((spread > 1e-9).sum()) :]
+    fixed = np.abs(free).max(axis=0, initial=0.0) < 1e-9
+    return {name for name, known in zip(unknown, fixed.tolist()) if known} & hidden

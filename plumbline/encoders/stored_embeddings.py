@@ -19,6 +19,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -42,12 +43,15 @@ from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, DualEncoder, EncoderIdentity
 from plumbline.encoders.stored_predictions import find_rows
 from plumbline.encoders.text_lengths import tokens_beyond
-from plumbline.errors import DatasetError, EncodingError, examples
+from plumbline.errors import DatasetError, EncodingError, ImageRejected, examples
+from plumbline.images.parquet import OpenColumns
 from plumbline.reasons import Reason, Reasons, joined, reason
 
 _IMAGES, _TEXTS = "img_emb", "text_emb"
 _METADATA = "metadata"
 _PART = re.compile(r"_(\d+)\.npy")
+_WIDEST = 1 << 16
+"""Numbers of an embedding at most: a file of a few bytes repeats a number millions of times."""
 _SUFFIXES = (".npz", ".parquet")
 _UNIT = 1e-2
 """How far from 1 a norm may be before it is said: float16 rounds the norm of a vector to about 1e-3."""
@@ -454,6 +458,7 @@ def _lists(path: Path, column: str) -> NDArray[Any]:
             found=described(schema),
             expected=f"`{column}`: lists",
         )
+    _require_modest(path, column)
     values = whole_columns(path, name=path.name, columns=[column]).column(column).combine_chunks()
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     first = lengths[0] if len(lengths) else 0
@@ -477,6 +482,22 @@ def _lists(path: Path, column: str) -> NDArray[Any]:
             expected="numbers",
         )
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(values), int(first))
+
+
+def _require_modest(path: Path, column: str) -> None:
+    """Refuse a column of lists that are longer than any embedding, before one is read."""
+    with suppress(ImageRejected), OpenColumns(path) as plain:  # what is damaged is said by who reads it
+        leaves = map(plain.metadata.schema.column, range(plain.metadata.num_columns))
+        at = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{column}."))
+        groups = map(plain.metadata.row_group, range(plain.metadata.num_row_groups))
+        numbers, rows = sum(group.column(at).num_values for group in groups), plain.metadata.num_rows
+        if numbers > _WIDEST * rows:
+            raise EncodingError(
+                "these are longer than any embedding",
+                where=f"{path}, column `{column}`",
+                found=f"{numbers:,} numbers in {rows:,} rows",
+                expected=f"at most {_WIDEST:,} a row",
+            )
 
 
 def _parts(paths: Iterable[Path], column: str, settings: EmbeddingsSettings) -> list[_Part]:
@@ -541,7 +562,7 @@ def _unusable(parts: Sequence[_Part], rows: NDArray[np.int64], vectors: NDArray[
 
 def _said(parts: Sequence[_Part], vectors: NDArray[np.float32]) -> Reasons:
     """Return what is to be known of vectors that can be used."""
-    norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     far = np.abs(norms - 1) > _UNIT
     half = sum(len(part.names) for part in parts if part.vectors.dtype == np.float16)
     return joined(

@@ -119,6 +119,7 @@ class ImageTextBackend(TransformersBackend):
 
         inputs = self._inputs(image, PROBES[0])
         ids = self._up_to_image(inputs["input_ids"][0].tolist())
+        self._require_context(PROBES[0], len(ids))
         whole = inputs["input_ids"].shape
         # What is said of every token is cut where the image ends; the rest is of the image.
         inputs = {name: value[:, : len(ids)] if value.shape == whole else value for name, value in inputs.items()}
@@ -139,6 +140,7 @@ class ImageTextBackend(TransformersBackend):
             ids = self._ids(shown.image, prompt)
             if self._up_to_image(ids) != shown.ids:
                 raise misplaced(prompt, "tokens of the image in the prompt itself")
+            self._require_context(prompt, len(ids))
             before.append(shown.read)
             tails.append(ids[len(shown.ids) :])
         return read_on(self._model, before, tails)
@@ -152,6 +154,7 @@ class ImageTextBackend(TransformersBackend):
 
         place, prompt = seen.pair(row)
         inputs = self._inputs(seen.state[place].image, prompt)
+        self._require_context(prompt, inputs["input_ids"].shape[1])
         settings = GenerationConfig(max_new_tokens=1, pad_token_id=self._stops[0], return_dict_in_generate=True)
         written = self._model.generate(**inputs, generation_config=settings)
         return cache_bytes(written.past_key_values), inputs["input_ids"].shape[1]
@@ -173,7 +176,7 @@ class ImageTextBackend(TransformersBackend):
         with self._inference():
             inputs = self._inputs(image, prompt)
             length = inputs["input_ids"].shape[1]
-            self._require_context(prompt, length, decoding)
+            self._require_context(prompt, length, decoding.max_new_tokens)
             draws = OwnDraws(RowSeeded([row.key for row in rows], decoding, self.device), length)
             # Each row's own token is all that is left to draw: what else could change a distribution is set to nothing.
             settings = GenerationConfig(
@@ -299,7 +302,10 @@ class InstructBlipBackend(TransformersBackend):
             self._require_qformer(text)
         # The queries come first, before the start token of the prompt.
         queries = self._queries(seen, pairs)
-        prompts = [self._embedded(self._prompts.tokens(text)) for _, text in pairs]
+        tokens = [self._prompts.tokens(text) for _, text in pairs]
+        for (_, text), each in zip(pairs, tokens):
+            self._require_context(text, len(each))
+        prompts = [self._embedded(each) for each in tokens]
         shown = [torch.cat([query.to(prompt.dtype), prompt]) for query, prompt in zip(queries, prompts)]
         return read_prompts(self._language_model, shown)
 

@@ -47,8 +47,8 @@ _UNFIT = (
 )  # fmt: skip
 
 
-_LONGEST = 1_000_000
-"""Characters that a template may put around a prompt."""
+_LONGEST = 16_384
+"""Characters that a template may put around a prompt: a model's attention takes the square of its tokens."""
 _MOST_MEMORY = 512 << 20
 """Bytes that a template may take while it is rendered: Jinja's sandbox limits what it calls, not what it makes."""
 _AS_TEXT: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}

@@ -218,7 +218,7 @@ class TransformersBackend:
         with self._inference():
             read = self._read(seen.state, list(pairs))
             for (_, prompt), length in zip(pairs, read.mask.sum(-1).tolist(), strict=True):
-                self._require_context(prompt, length, decoding)
+                self._require_context(prompt, length, decoding.max_new_tokens)
             read = read.rows(torch.tensor(rows, device=self.device))
             lengths = read.mask.sum(-1).tolist()
             sampler = RowSeeded([row.key for row in asked], decoding, self.device)
@@ -240,16 +240,19 @@ class TransformersBackend:
             thinking_tokens=len(written.tokens) - len(thinking.answer),
         )
 
-    def _require_context(self, prompt: str, tokens: int, decoding: Decoding) -> None:
-        """Refuse a prompt that leaves no room for its answer: the model was never trained on such positions."""
+    def _require_context(self, prompt: str, tokens: int, new_tokens: int = 0) -> None:
+        """Refuse a prompt that leaves no room for its answer: the model was never trained on such positions.
+
+        Called without new tokens before the model reads a prompt, which takes memory of the square of its length.
+        """
         limit = self._context
-        if tokens + decoding.max_new_tokens > limit:
+        if tokens + new_tokens > limit:
             raise GenerationError(
                 "a prompt and its answer are longer than the model's context",
                 where=prompt[:200],
-                found=f"{tokens} tokens and up to {decoding.max_new_tokens} new ones",
+                found=f"{tokens} tokens" + (f" and up to {new_tokens} new ones" if new_tokens else ""),
                 expected=f"at most {limit}",
-                hint="lower the most new tokens in the audit file",
+                hint="lower the most new tokens in the audit file" if new_tokens else "look at its chat template",
             )
 
     @property
@@ -295,7 +298,10 @@ class LanguageModelBackend(TransformersBackend):
 
         # Descriptions of many images are the same words: they are read once.
         texts = list(dict.fromkeys(text for _, text in pairs))
-        read = read_prompts(self._model, [self._embedded(self._prompts.tokens(text)) for text in texts])
+        tokens = [self._prompts.tokens(text) for text in texts]
+        for text, each in zip(texts, tokens):
+            self._require_context(text, len(each))
+        read = read_prompts(self._model, [self._embedded(each) for each in tokens])
         if len(texts) == len(pairs):
             return read
         import torch

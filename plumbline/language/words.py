@@ -111,11 +111,14 @@ class AssociationErrors(NamedTuple):
     error : (g, w) float64
         Standard errors, in the associations' logarithm. nan where a group never says the word, where fewer than two
         blocks hold it, or where there are no words of other groups.
+    once : (g, w) float64
+        The same, where a word that others never say were said once of them.
     degrees : (w,) int64
         Degrees of freedom of each word: the blocks in which anyone says it, less one.
     """
 
     error: NDArray[np.float64]
+    once: NDArray[np.float64]
     degrees: NDArray[np.int64]
 
 
@@ -148,7 +151,7 @@ def association_errors(times: NDArray[np.int64], words: NDArray[np.int64], *, lo
     -------
     AssociationErrors
         A word that others never say is counted there as one half, as in the association: its error has the own part
-        of the variance and 1 / ½ = 2.
+        of the variance and 1 / ½ = 2. Said once, it would have B / (B - 1).
     """
     others, words_of_others = times.sum(axis=0) - times, words.sum(axis=0) - words
     totals, totals_of_others = times.sum(axis=1), others.sum(axis=1)
@@ -159,11 +162,14 @@ def association_errors(times: NDArray[np.int64], words: NDArray[np.int64], *, lo
     blocks = times.shape[1]
     clustered = blocks / max(blocks - 1, 1) * (deviations**2).sum(axis=1)
     inverse, inverse_of_others = (shares(np.ones(counts.shape), counts) for counts in (totals, totals_of_others))
-    variance = np.where(never, np.maximum(clustered, inverse) + 2, np.maximum(clustered, inverse + inverse_of_others))
+    own, correction = np.maximum(clustered, inverse), blocks / max(blocks - 1, 1)
+    variance = np.where(never, own + 2, np.maximum(clustered, inverse + inverse_of_others))
     variance[words_of_others.sum(axis=1) == 0] = np.nan
     degrees = (times.sum(axis=0) > 0).sum(axis=0) - 1
     variance[:, degrees < 1] = np.nan
-    return AssociationErrors(np.sqrt(variance) / np.log(log_base), degrees.astype(np.int64))
+    once = np.where(never, variance + correction - 2, variance)
+    error, once = (np.sqrt(each) / np.log(log_base) for each in (variance, once))
+    return AssociationErrors(error, once, degrees.astype(np.int64))
 
 
 def _block_shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -265,7 +271,8 @@ WORD_ASSOCIATIONS: Schema = {
 `count` of `n` words of the group's answers, `count_others` of `n_others` of the other groups of the same subset;
 `texts`: answers about the group that say the word at all. `p` (two-sided) asks whether the word is said of the others
 equally often, by the error over blocks of whole sets; `q` is Benjamini-Hochberg over every word of the subset that was
-said often enough, those that are not listed counted as p = 1. `stereotype`: the judge's answer, null without one.
+said often enough, those that are not listed counted as p = 1. p of a word that is never said of the others is at most
+that of one that is said once of them. `stereotype`: the judge's answer, null without one.
 """
 
 
@@ -340,6 +347,9 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     association, error, degrees = (table[name].to_numpy() for name in ("association", "error", "degrees"))
     half = stdtrit(degrees, (1 + settings.confidence) / 2) * error
     p = 2 * stdtr(degrees, -np.abs(association) / error)
+    # Evidence of a word that is never said of the others is no weaker than if it were said once, in one block more.
+    once = (association - np.log(2) / np.log(settings.log_base)) / table["once"].to_numpy()
+    p = np.where(table["count_others"].to_numpy() == 0, np.fmin(p, 2 * stdtr(degrees + 1, -np.abs(once))), p)
     tested = np.isfinite(p)
     # What was asked about and is not listed counts as found equal: q is then never too small.
     unlisted = np.ones(max(0, sum(subset.candidates.values()) - int(tested.sum())))
@@ -360,7 +370,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
 
 
 def _errors(subset: Subset, words: list[str], found: Occurrences, log_base: float) -> pl.DataFrame:
-    """Return `group`, `word`, `error`, `degrees`, `texts` of every group and every word that is listed of any."""
+    """Return `group, word, error, once, degrees, texts` of every group and every word that is listed of any."""
     listed = set(subset.listed["word"])
     columns = np.array([column for column, word in enumerate(words) if word in listed], dtype=np.int64)
     cells = subset.parts["part"].to_numpy()[:, None] * BLOCKS + np.arange(min(BLOCKS, subset.sets))
@@ -372,7 +382,12 @@ def _errors(subset: Subset, words: list[str], found: Occurrences, log_base: floa
     return (
         subset.parts.select("group")
         .join(names, how="cross", maintain_order="left_right")
-        .with_columns(error=errors.error.ravel(), degrees=degrees.ravel(), texts=texts.sum(axis=1).ravel())
+        .with_columns(
+            error=errors.error.ravel(),
+            once=errors.once.ravel(),
+            degrees=degrees.ravel(),
+            texts=texts.sum(axis=1).ravel(),
+        )
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from plumbline.catalog.schema import BEFORE, BEFORE_TEST_ROWS
 from plumbline.catalog.suites import Suite
 from plumbline.datasets.grouping import SMALL_GROUP, UNGROUPED
 from plumbline.report.charts.labels import OVERALL, is_outside
@@ -330,6 +331,13 @@ def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listi
 _KEYS = ("attribute", "group", "event", "probe", "occupation", "prompt", "instruction", "scorer")
 
 
+def _condition(condition: str) -> list[str]:
+    """Say of which images or after which mitigation a value is; nothing of a checkpoint as it is."""
+    if condition == BEFORE:
+        return []
+    return ["on the images that no mitigation was fitted on" if condition == BEFORE_TEST_ROWS else f"after {condition}"]
+
+
 def undefined_listing(table: pl.DataFrame) -> Listing:
     """List every undefined value with its reason, the first `LONGEST_LISTING` of them."""
     chosen = table.filter(pl.col("value").is_null() | pl.col("value").is_nan())
@@ -339,7 +347,7 @@ def undefined_listing(table: pl.DataFrame) -> Listing:
             row["dataset"],
             f"{row['metric']} · {row['definition']}",
             suite_title(row["suite"] or "–"),
-            " · ".join(str(row[name]) for name in _KEYS if row[name]) or "–",
+            " · ".join([*(str(row[name]) for name in _KEYS if row[name]), *_condition(row["condition"])]) or "–",
             count(row["n"]) if row["n"] is not None else "–",
             reason_of(row),
         )

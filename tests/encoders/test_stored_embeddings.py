@@ -315,6 +315,15 @@ def test_a_pipe_among_the_parts_is_refused_without_waiting_for_it(tmp_path):
         stored_embeddings.embedding_contents(tmp_path, EmbeddingsSettings())
 
 
+def test_lists_without_end_are_refused_before_one_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "images.parquet"
+    wide = [[0.0] * 70_000] * 2
+    pl.DataFrame({"image_path": PATHS[:2], "embedding": wide}).write_parquet(path)
+    monkeypatch.setattr(stored_embeddings, "whole_columns", None)
+    with pytest.raises(EncodingError, match=r"longer than any embedding[\s\S]*140,000 numbers in 2 rows"):
+        stored_embeddings._lists(path, "embedding")
+
+
 def test_names_of_no_letters_and_an_encrypted_npz_are_refused(tmp_path):
     path = tmp_path / "images.npz"
     names = npy_of("<U1", (2,), struct.pack("<II", 0x7FFFFFFF, 0x7FFFFFFF))

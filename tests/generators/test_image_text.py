@@ -167,7 +167,7 @@ def test_a_template_that_puts_the_prompt_first_is_read_whole(tmp_path, subjects)
 
 @pytest.mark.parametrize(
     "bomb",
-    ["{% set x = messages[0]['role'] * 500000000 %}", "{{ 'a' * 2000000 }}", "{% set x = 'a ' * 1000000000 %}{{ x }}"],
+    ["{% set x = messages[0]['role'] * 500000000 %}", "{{ 'a' * 20000 }}", "{% set x = 'a ' * 1000000000 %}{{ x }}"],
 )
 def test_a_template_that_makes_something_huge_of_a_prompt_is_refused(tmp_path, bomb):
     IMAGE_TEXT["smolvlm"](tmp_path)

@@ -13,6 +13,7 @@ from tiny_lvlms import BASE_LLMS, LVLMS
 
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import GenerationError
+from plumbline.generators import sampling
 from plumbline.generators.backend import Decoding
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.images.decoding import decode
@@ -285,6 +286,16 @@ def test_a_prompt_without_room_for_its_answer_is_refused(adapter, subjects):
     decoding = replace(SAMPLED, max_new_tokens=500)
     with pytest.raises(GenerationError, match="longer than the model's context"):
         list(backend.answers(rows(backend, subjects[:1], decoding), decoding))
+
+
+def test_a_prompt_that_the_model_cannot_read_is_refused_before_it_reads_it(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
+    read = []
+    for name in ("read_prompts", "read_on"):
+        monkeypatch.setattr(sampling, name, lambda *_: read.append(1))
+    with pytest.raises(GenerationError, match=r"longer than the (model's context|Q-Former)"):
+        list(backend.answers(rows(backend, subjects[:1], SAMPLED, prompts=["a man " * 2_000]), SAMPLED))
+    assert not read
 
 
 def test_an_image_that_changed_since_it_was_recorded_is_refused(seeing, subjects, tmp_path):

@@ -40,6 +40,19 @@ def test_a_word_that_others_never_say_has_the_variance_of_half_a_count():
     assert np.isnan(found.error[1, 0])
 
 
+def test_a_word_said_of_one_group_alone_is_no_weaker_evidence_than_one_that_is_said_once_of_the_others():
+    blocks = 40
+    own = np.zeros((2, blocks, 1), dtype=np.int64)
+    own[0, :15] = 1
+    words = np.full((2, blocks), 100)
+    never = association_errors(own, words, log_base=2)
+    own[1, 20] = 1
+    once = association_errors(own, words, log_base=2)
+    # log2(15 / 1) in both: said once, and never but taken as once.
+    assert never.once[0, 0] == pytest.approx(once.error[0, 0], rel=0.02) and once.once[0, 0] == once.error[0, 0]
+    assert never.error[0, 0] > 1.3 * once.error[0, 0]
+
+
 def test_one_block_or_no_others_say_nothing():
     assert np.isnan(errors([[[3]], [[2]]], [[9], [9]]).error).all()
     assert np.isnan(errors([[[3], [4]]], [[9, 9]]).error).all()

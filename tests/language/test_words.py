@@ -66,6 +66,22 @@ def test_numbers_are_those_of_a_loop(found):
         assert row["association"] == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_word_that_the_others_never_say_is_as_evident_as_one_that_they_say_once():
+    def p_of(elsewhere):
+        left = iter(range(elsewhere))
+
+        def said(group, s, prompt, rng):
+            boats = (group == "Asian_man" and s < 15) or (group == "Black_man" and next(left, None) is not None)
+            return f"{fillers(rng, 20)}{' boats' * boats}"
+
+        table = words_result(cell_of(answers(said, prompts=("describe",))), settings=SETTINGS).tables
+        return table["word_associations"].row(by_predicate=pl.col("word") == "boats", named=True)
+
+    never, once = p_of(0), p_of(1)
+    assert (never["count_others"], once["count_others"]) == (0, 1)
+    assert never["p"] <= once["p"]
+
+
 def test_rows_count_words_by_group_and_say_what_is_missing(found):
     rows = found.rows
     counted = rows.filter(pl.col("metric") == "associated_words")

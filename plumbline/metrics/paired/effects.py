@@ -328,6 +328,9 @@ class PairedEffects:
             estimate = _extend_side_to_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
             p.append(self.homogeneity[0] if value > 0 else self.homogeneity[1])
         estimate = replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
+        if statistic.scale == "difference":  # of rates, and of differences of rates: no change is larger than 1
+            low, high = (float(np.clip(end, -1.0, 1.0)) for end in (estimate.ci_low, estimate.ci_high))
+            estimate = replace(estimate, ci_low=low, ci_high=high)
         if statistic.smoothed and any(group_without_event(side.counts, sizes) for side in self.sides):
             return without_interval(estimate)
         return estimate

@@ -98,3 +98,5 @@ def test_a_small_picture_and_the_undefined_values_of_one_model(table):
     assert made["max_toxicity"].png.startswith(b"\x89PNG") and main_charts(table, "x", names=("max_toxicity",)) == {}
     undefined = undefined_listing(table)
     assert any("Black_woman · salary" in row[4] for row in undefined.rows)
+    after = undefined_listing(table.with_columns(condition=pl.lit("projection")))
+    assert all(row[4].endswith("after projection") for row in after.rows), "not told as the model's own"
