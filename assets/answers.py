@@ -1,6 +1,6 @@
 """One generative model as it is stored: its answers over all slices, their scores, and its identity."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +9,7 @@ import polars as pl
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.schema import LINEAGE_COLUMNS, SCORE_SCHEMA, polars_schema
 from plumbline.catalog.word_lists import answer_words_digest
+from plumbline.datasets.grouping import crossed_name, without_small_groups
 from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import StorageError
@@ -148,6 +149,7 @@ class StoredAnswers:
         """Return what the language metrics are computed from; texts and scores stay in their files."""
         lake = self.workspace.lake
         expected = pl.concat([self._expected(name) for name in self.slices])
+        expected = _without_small_occupations(expected, lambda name: self.workspace.dataset_entry(name).least_shown)
         of_people = ("dataset", "image_id", "subset", "set_id", "attribute", "group", "occupation")
         # An image in two scenes is one answer; one in two counterfactual sets counts in both.
         people = expected.select(of_people).unique(maintain_order=True)
@@ -193,6 +195,22 @@ def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_i
     }
     filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
     return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+
+
+def _without_small_occupations(people: pl.DataFrame, least_of: Callable[[str], int]) -> pl.DataFrame:
+    """Take the occupation from images of a group that has too few of it to be shown, and of what would tell them."""
+    parts = []
+    for (dataset, _), part in people.group_by("dataset", "attribute", maintain_order=True):
+        least = least_of(str(dataset))
+        if least > 1 and part["occupation"].null_count() < part.height:
+            both = crossed_name(("occupation", "group"))
+            images = part.unique("image_id", maintain_order=True)
+            shown = without_small_groups(images, [], {both: ("occupation", "group")}, least=least)[0]
+            known = shown.drop_nulls(both).select("image_id")
+            there = pl.col("image_id").is_in(known["image_id"].implode())
+            part = part.with_columns(pl.when(there).then("occupation").alias("occupation"))
+        parts.append(part)
+    return pl.concat(parts) if parts else people
 
 
 def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:

@@ -143,6 +143,34 @@ def modest_images(folder: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def modest_run(folder: Path, device: str) -> Iterator[None]:
+    """Refuse a model that takes more memory for one small image, or one short text, than building it may take.
+
+    Which settings decide that (windows, patches, inner widths, padding) differs from model to model. On a CPU alone:
+    what a GPU lacks ends in an error of its own.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    if device != "cpu":
+        yield
+        return
+    try:
+        with memory_limited(ROOM):
+            yield
+    except Exception as error:
+        if not _is_of_memory(error):
+            raise
+        raise CheckpointError(
+            "this checkpoint takes more memory for a small image or a short text than any model needs",
+            where=folder,
+            found=str(error).partition("\n")[0] or type(error).__name__,
+            expected=f"at most {ROOM >> 30} GiB",
+        ) from error
+
+
 _STRIPS = ((4, 800), (800, 4))
 """An image that is cut into tiles gets most of them where it is a strip."""
 

@@ -20,7 +20,7 @@ from plumbline.checkpoints.folders import (
     read_configuration,
     transformers_contents,
 )
-from plumbline.checkpoints.loading import loading, require_sizes
+from plumbline.checkpoints.loading import loading, modest_run, require_sizes
 from plumbline.checkpoints.pickled import CONVERTED, readable_folder
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import DUAL_ENCODER, FAMILIES, REFUSED, Family, find_family
@@ -212,7 +212,8 @@ def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | 
     expected = "a configuration, weights, an image transform and a tokenizer that fit together"
     with loading("this checkpoint could not be loaded", where=files.folder, expected=expected):
         encoder = cast("DualEncoder | PairEncoder", adapter(files, placement))
-    with loading("this checkpoint cannot be asked anything", where=files.folder, expected=expected):
+    asked = loading("this checkpoint cannot be asked anything", where=files.folder, expected=expected)
+    with asked, modest_run(files.folder, placement.device):
         _require_numbers(encoder, files.folder)
     return encoder
 

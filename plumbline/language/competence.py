@@ -56,7 +56,8 @@ def lexicon_count(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool 
     lexicon : collection of str
         In lower case.
     dictionary : bool
-        True for those of `read_dictionaries`: words are compared in their `dictionary_form`.
+        True for those of `read_dictionaries`: words of texts are taken in their `dictionary_form`, and are found
+        where the lexicon has them so or in full.
 
     Returns
     -------
@@ -96,8 +97,12 @@ def released_count(texts: pl.Expr, lexicon: Collection[str]) -> pl.Expr:
 
 def _in_lexicon(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool) -> pl.Expr:
     """Return for every content word whether it belongs; List(Boolean)."""
-    word = dictionary_form(pl.element()) if dictionary else pl.element()
-    return content_words(texts).list.eval(word.is_in(sorted(lexicon)))
+    if not dictionary:
+        return content_words(texts).list.eval(pl.element().is_in(sorted(lexicon)))
+    # Words of another list than SADCAT's are written in full.
+    written = pl.DataFrame({"word": sorted(lexicon)}, schema={"word": pl.String})
+    forms = {*lexicon, *written.select(dictionary_form(pl.col("word"))).to_series()}
+    return content_words(texts).list.eval(dictionary_form(pl.element()).is_in(sorted(forms)))
 
 
 # --- The rows.

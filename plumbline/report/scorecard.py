@@ -441,7 +441,8 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
 
     What is asked of race is asked of every other attribute of the dataset whose gender and race are shown, which is
     that on which most models were asked for them; of all attributes, where no dataset has gender or race. An attribute
-    of one's own elsewhere, and a cross of two attributes, has the first of these columns. Each event of an own suite
+    of one's own elsewhere, and a cross of two attributes, has the first of these columns; gender × race those in which
+    a model shows evidence, and by neither alone. Each event of an own suite
     whose skew is computed has a column an attribute.
 
     Parameters
@@ -457,7 +458,11 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
     beside = set(compared.filter(pl.col("dataset").is_in(shown))["attribute"])
     more: list[Question] = []
     for name in sorted(set(compared["attribute"]) - {"gender", "race", "auto_gender"}):
-        if name in ATTRIBUTE_TITLES and (is_composite(name) or name not in beside):
+        if name in ATTRIBUTE_TITLES and is_composite(name):
+            crossed = (question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE)
+            more += [each for each in crossed if _tells_more(compared, each)]
+            continue
+        if name in ATTRIBUTE_TITLES and name not in beside:
             continue
         possible = [question_of(f"{start}{name}") for start in _OF_ANY_ATTRIBUTE]
         possible = [each for each in possible if not _rows_of(compared, each).is_empty()]
@@ -473,6 +478,17 @@ def questions(table: pl.DataFrame, declared: Sequence[str] = ()) -> tuple[Questi
             columns += [each for each in more if each.chapter == question.chapter]
             columns += map(question_of, declared if question.chapter == "bias" else ())
     return tuple(columns)
+
+
+def _tells_more(table: pl.DataFrame, question: Question) -> bool:
+    """Return whether a model shows evidence between crossed groups, and between those of neither attribute alone."""
+    start = question.id.removesuffix(question.attribute or "")
+    alone = [_answers(table, question_of(f"{start}{name}")) for name in ("gender", "race")]
+    return any(
+        evidence_state(row) == "evidence"
+        and all(model in one and evidence_state(one[model]) == "no_evidence" for one in alone)
+        for model, row in _answers(table, question).items()
+    )
 
 
 _PLACE = ("dataset", "attribute", "prompt")

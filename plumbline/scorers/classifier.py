@@ -23,6 +23,7 @@ from plumbline.checkpoints.loading import (
     architecture_of,
     clone_weights,
     loading,
+    modest_run,
     pretrained,
     ready_libraries,
     require_sizes,
@@ -387,6 +388,9 @@ class ClassifierScorer:
             else settings.activation
         )
         self._batch_tokens = settings.batch_tokens or (CPU_TOKENS if placement.device == "cpu" else GPU_TOKENS)
+        asked = loading("this classifier cannot be asked anything", where=files.folder, expected=expected)
+        with asked, modest_run(files.folder, placement.device):
+            self._scores_of([tokenizer(["a kind person"])["input_ids"][0] or [self._pad]])
         self._forward = OomRetry(self._scores_of)
         self.attributes: tuple[str, ...] = tuple(self._positions)
         self.without = tuple(name for name in SCORED_ATTRIBUTES if name not in self._positions)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from tiny_architectures import BUILDERS
 
+from plumbline.checkpoints import loading
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.folders import checkpoint_files, load_encoder
@@ -268,3 +270,12 @@ def test_naflex_patches_are_as_many_as_the_checkpoint_says(tmp_path):
     assert inputs["spatial_shapes"].tolist() == [[2, 12], [12, 2]]
     assert inputs["pixel_attention_mask"].sum(dim=1).tolist() == [24, 24]
     assert inputs["pixel_values"][:, 24:].abs().max() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is limited where the system tells it")
+def test_a_model_that_fills_the_memory_with_one_small_image_is_refused(copy_of, monkeypatch):
+    folder = copy_of("clip")
+    fills = lambda *_: torch.ones(loading.ROOM // 4 + 1)  # noqa: E731 - float32
+    monkeypatch.setattr("plumbline.encoders.dual_encoder.PromptedTowers.embed_images", fills)
+    with pytest.raises(CheckpointError, match=r"takes more memory for a small image[\s\S]*at most 4 GiB"):
+        load(folder)

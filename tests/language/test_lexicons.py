@@ -137,6 +137,12 @@ def test_words_are_compared_as_the_dictionaries_write_them():
     assert forms == ["kindnes", "selfassured", "he", "", "a"]
 
 
+def test_a_dictionary_of_ones_own_may_write_words_in_full():
+    words = {"careless", "hard-working", "boss", "kindnes"}
+    text = "Careless, hard-working, boss, kindness, lazy"
+    assert of(text, lambda texts: lexicon_share(texts, words, dictionary=True)) == 0.8
+
+
 def test_stop_words_are_no_words_of_a_dictionary():
     # `as` and `off` are in the published dictionary of coldness.
     words = {"kindnes", "a", "off", "friend"}

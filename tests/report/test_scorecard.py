@@ -406,6 +406,19 @@ def test_the_most_clearly_biased_is_so_in_the_question_that_is_told():
     assert said.startswith("In crime labels by gender, smaller is the most clearly biased of 2 encoders"), said
 
 
+@pytest.mark.parametrize(("q_of_race", "column"), [(0.6, True), (0.001, False)])
+def test_a_bias_that_only_the_cross_of_race_and_gender_shows_has_a_column(q_of_race, column):
+    rows = [
+        *answer("hides", p=q_of_race, q=q_of_race),
+        *answer("hides", attribute="gender", p=0.5, q=0.5),
+        *answer("hides", attribute="gender_race", value=5.6, low=2.7, high=9.3),
+    ]
+    card = scorecard(frame(rows), Reading())
+    assert ("crime_gender_race" in card["question"]) == column
+    told = verdict(card, Reading())[0]
+    assert ("gender × race" in told) == column and "No evidence" not in told
+
+
 def test_shares_of_a_ranking_are_of_all_that_are_ranked_also_where_a_group_is_not_among_the_best():
     absent = {"value": -math.inf, "ci_low": math.nan, "ci_high": math.nan, "p": 0.001, "q": 0.005}
     ahead = {"value": math.log(2), "ci_low": 0.3, "ci_high": 0.9, "p": 0.001, "q": 0.001}
