@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +118,7 @@ def _is_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "allocate memory" in str(error)  # NumPy, and torch
 
 
-@contextmanager
-def modest_images(folder: Path) -> Iterator[None]:
+def modest_images(folder: Path) -> AbstractContextManager[None]:
     """Refuse an image processor that takes more memory for a small image than building a model may take.
 
     Which of its settings decide how large an image becomes (sides, tiles, patches, their numbers of pixels) differs
@@ -129,22 +128,12 @@ def modest_images(folder: Path) -> Iterator[None]:
     ------
     CheckpointError
     """
-    try:
-        with memory_limited(ROOM):
-            yield
-    except Exception as error:
-        if not _is_of_memory(error):
-            raise
-        raise CheckpointError(
-            "the image processor of this checkpoint makes more of a small image than any model needs",
-            where=folder,
-            found=str(error).partition("\n")[0] or type(error).__name__,
-            expected=f"at most {ROOM >> 30} GiB of memory taken",
-        ) from error
+    return _within_room(
+        "the image processor of this checkpoint makes more of a small image than any model needs", folder
+    )
 
 
-@contextmanager
-def modest_run(folder: Path, device: str) -> Iterator[None]:
+def modest_run(folder: Path, device: str) -> AbstractContextManager[None]:
     """Refuse a model that takes more memory for one small image, or one short text, than building it may take.
 
     Which settings decide that (windows, patches, inner widths, padding) differs from model to model. On a CPU alone:
@@ -154,9 +143,12 @@ def modest_run(folder: Path, device: str) -> Iterator[None]:
     ------
     CheckpointError
     """
-    if device != "cpu":
-        yield
-        return
+    what = "this checkpoint takes more memory for a small image or a short text than any model needs"
+    return _within_room(what, folder) if device == "cpu" else nullcontext()
+
+
+@contextmanager
+def _within_room(refusal: str, folder: Path) -> Iterator[None]:
     try:
         with memory_limited(ROOM):
             yield
@@ -164,10 +156,10 @@ def modest_run(folder: Path, device: str) -> Iterator[None]:
         if not _is_of_memory(error):
             raise
         raise CheckpointError(
-            "this checkpoint takes more memory for a small image or a short text than any model needs",
+            refusal,
             where=folder,
             found=str(error).partition("\n")[0] or type(error).__name__,
-            expected=f"at most {ROOM >> 30} GiB",
+            expected=f"at most {ROOM >> 30} GiB of memory taken",
         ) from error
 
 

@@ -277,5 +277,5 @@ def test_a_model_that_fills_the_memory_with_one_small_image_is_refused(copy_of, 
     folder = copy_of("clip")
     fills = lambda *_: torch.ones(loading.ROOM // 4 + 1)  # noqa: E731 - float32
     monkeypatch.setattr("plumbline.encoders.dual_encoder.PromptedTowers.embed_images", fills)
-    with pytest.raises(CheckpointError, match=r"takes more memory for a small image[\s\S]*at most 4 GiB"):
+    with pytest.raises(CheckpointError, match=r"takes more memory for a small image[\s\S]*at most 4 GiB of memory"):
         load(folder)
