@@ -218,7 +218,7 @@ def _told(hidden: set[str], members: Mapping[str, set[str]], without_group: Mapp
     if not unknown:
         return set()
     totals = [[group in members[total] or group == total for group in unknown] for total in sorted(members)]
-    _, spread, basis = np.linalg.svd(np.array(totals, dtype=np.float64))
-    free = basis[int((spread > 1e-9).sum()) :]
-    fixed = np.abs(free).max(axis=0, initial=0.0) < 1e-9
-    return {name for name, known in zip(unknown, fixed.tolist()) if known} & hidden
+    _, spread, spanned = np.linalg.svd(np.array(totals, dtype=np.float64), full_matrices=False)
+    # What follows lies in what the totals span: its projection is all of it.
+    within = (spanned[spread > 1e-9] ** 2).sum(axis=0) > 1 - 1e-9
+    return {name for name, known in zip(unknown, within.tolist()) if known} & hidden
