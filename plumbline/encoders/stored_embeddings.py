@@ -488,9 +488,10 @@ def _require_modest(path: Path, column: str) -> None:
     """Refuse a column of lists that are longer than any embedding, before one is read."""
     with suppress(ImageRejected), OpenColumns(path) as plain:  # what is damaged is said by who reads it
         leaves = map(plain.metadata.schema.column, range(plain.metadata.num_columns))
-        at = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{column}."))
+        of_column = [i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{column}.")]
         groups = map(plain.metadata.row_group, range(plain.metadata.num_row_groups))
-        numbers, rows = sum(group.column(at).num_values for group in groups), plain.metadata.num_rows
+        numbers = sum(group.column(i).num_values for group in groups for i in of_column)
+        rows = plain.metadata.num_rows
         if numbers > _WIDEST * rows:
             raise EncodingError(
                 "these are longer than any embedding",
