@@ -214,6 +214,7 @@ def lvlm_summary(workspace: Workspace, model: str) -> LvlmSummary:
         judge=None if judge is None else judge.model,
         checks=_answer_checks(workspace, model, list(stored.slices)),
         planted=entry.planted_source is not None,
+        unanswered=sum(one.details.get("questions_without_answer", 0) for one in stored.answers.values()),
     )
 
 

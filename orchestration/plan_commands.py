@@ -35,8 +35,9 @@ def plan_command(
 
     Nothing is started: no model is loaded, no endpoint is asked. Data and weights need not be there: a
     dataset of the studies that is not on this disk counts with its published size. What is there already is not done
-    again. Of datasets that have been read it says which difference between groups 80% of such audits would find. Exits
-    with 2 where `generation.limit` of the audit file is exceeded.
+    again; a dataset that changed since it was read is read anew. Of datasets that have been read it says which
+    difference between groups 80% of such audits would find. Exits with 2 where `generation.limit` of the audit file is
+    exceeded.
     """
     from orchestration.planned import Rate, print_plan
 

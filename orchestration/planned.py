@@ -9,6 +9,7 @@ from rich.table import Table
 from assets.asked_cells import left_out
 from assets.model_addresses import model_addresses
 from assets.plans import absent_datasets, plan_encoders, plan_generation, recorded, recorded_groups
+from assets.up_to_date import Present
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
 from plumbline.commands.checks import print_detectable
@@ -44,7 +45,7 @@ class Rate:
 
 
 def print_plan(workspace: Workspace, *, images: Rate, pairs: Rate, tokens: Rate, rate: float) -> None:
-    """Print the work left; datasets that models are asked about are read first, where that has not been done.
+    """Print the work left; datasets that models are asked about are read first, and those that changed since they were.
 
     Raises
     ------
@@ -143,9 +144,10 @@ def _say_of_limit(plan: Plan, limit: Limit) -> None:
 
 
 def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
-    """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
-    datasets = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
-    unread = [dataset for dataset in datasets if recorded(workspace, dataset) is None]
+    """Read the datasets that models are asked about, and anew those that changed: a plan counts who is pictured."""
+    asked = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
+    unread = [dataset for dataset in asked if recorded(workspace, dataset) is None]
+    unread += [dataset for dataset in workspace.audit.used_datasets if _has_changed(workspace, dataset)]
     if not unread:
         return
     from orchestration.instance import audit_lock, opened, register_partitions
@@ -159,8 +161,15 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
             with console.status(f"{safe(dataset)}: reading"):
                 run = run_job(defs, instance, "read_dataset", dataset)
             # A check that fails refuses the audit; what is pictured is known all the same.
-            if recorded(workspace, dataset) is None:
+            if recorded(workspace, dataset) is None or _has_changed(workspace, dataset):
                 raise PlumblineError(f"the dataset `{dataset}` could not be read", found=run.failure)
+
+
+def _has_changed(workspace: Workspace, dataset: str) -> bool:
+    """Return whether a dataset that was read, and is there, is another than it was then."""
+    if recorded(workspace, dataset) is None or not workspace.dataset_root(dataset).is_dir():
+        return False
+    return bool(Present(workspace).changes("records", dataset))
 
 
 def _cells(plan: EncoderPlan, rates: Rates) -> Table:

@@ -32,9 +32,25 @@ settings.load_profile("same")
 
 
 def pytest_configure():
-    """Hear of Ctrl-C, which a shell lets what it starts in the background ignore: tests send it to themselves."""
+    """Write to memory, and hear of Ctrl-C.
+
+    SQLite waits for a disk whenever it commits, and the homes of the tests commit a lot. Tests send themselves Ctrl-C,
+    which a shell lets what it starts in the background ignore.
+    """
+    if (folder := _folder_in_memory()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", folder)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _folder_in_memory() -> str | None:
+    """Return the system's folder in memory if it has room for what all tests write, and lets them run programs."""
+    try:
+        disk = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    enough = disk.f_bavail * disk.f_frsize > 4 << 30
+    return "/dev/shm" if enough and not disk.f_flag & os.ST_NOEXEC else None
 
 
 # One worker imports what all audits need; the other has something to do meanwhile.

@@ -723,9 +723,11 @@ def audited(inputs: ReportInputs, reading: Reading) -> tuple[str, ...]:
         answers = count(sum(one.rows for one in inputs.lvlms))
         models.append(f"{_counted(len(inputs.lvlms), 'generative model')} with {answers} answers")
     images = sum(dataset.images for dataset in inputs.datasets)
+    unanswered = sum(one.unanswered for one in inputs.lvlms)
+    left_out = f" {_counted(unanswered, 'question')} without a stored answer left out." if unanswered else ""
     refused = sum(dataset.quarantined.height for dataset in inputs.datasets)
     datasets = f"{_counted(len(inputs.datasets), 'dataset')} with {_counted(images, 'image')}"
-    lines = [f"{listed(models)}.", f"{datasets}; {_counted(refused, 'refused file')}."]
+    lines = [f"{listed(models)}.{left_out}", f"{datasets}; {_counted(refused, 'refused file')}."]
     if inputs.suites:
         suites = dict.fromkeys(suite.id.replace("_", " ") for suite in inputs.suites)
         lines.append(f"{_counted(len(suites), 'suite')} of prompts: {listed(suites)}.")
@@ -788,19 +790,30 @@ _SMALL = 4
 
 def _hidden_by_small_groups(table: pl.DataFrame) -> str:
     """Say of which attribute one small group makes the comparison of all unsure, the most unequal one; or nothing."""
-    rates = where(table, metric="outcome_proportion", definition="top1", condition="before", statistic="estimate")
-    sizes = rates.drop_nulls(["attribute", "group"]).group_by("dataset", "attribute", "group").agg(pl.col("n").max())
+    plain = where(table, condition="before", statistic="estimate", occupation=None)
+    images, answers = (
+        where(plain, metric=metric, definition=definition).with_columns(what=pl.lit(what))
+        for metric, definition, what in (("outcome_proportion", "top1", "images"), ("refusal_rate", "paper", "answers"))
+    )
+    rates = pl.concat([images, answers.join(images, on=["dataset", "attribute"], how="anti")])
+    sizes = rates.drop_nulls(["attribute", "group"])
+    sizes = sizes.group_by("dataset", "attribute", "group", "what").agg(pl.col("n").max())
     sizes = sizes.filter(~pl.col("attribute").map_elements(is_composite, pl.Boolean)).sort("n", "group")
-    of = sizes.group_by("dataset", "attribute", maintain_order=True).agg(
+    of = sizes.group_by("dataset", "attribute", "what", maintain_order=True).agg(
         pl.col("group").first(), pl.col("n").first(), pl.len().alias("groups"), pl.col("n").median().alias("middle"),
-        pl.col("n").sum().alias("images"),
+        pl.col("n").sum().alias("of_all"),
     )  # fmt: skip
     uneven = of.filter(pl.col("groups") > 2, pl.col("middle") > _SMALL * pl.col("n"))
     if uneven.is_empty():
         return ""
     row = uneven.sort(pl.col("n") / pl.col("middle"), "dataset", "attribute").row(0, named=True)
+    remedy = (
+        "Named alone in `map.values`, they are compared without it."
+        if row["what"] == "images"
+        else "A dataset without its images compares them alone."
+    )
     return (
-        f" On {row['dataset']}, “{group_title(row['group'])}” has {count(row['n'])} of {count(row['images'])} images: "
-        f"chance moves it most, and a difference between other groups by {attribute_title(row['attribute'])} can go "
-        "unseen beside it. Named alone in `map.values`, they are compared without it."
+        f" On {row['dataset']}, “{group_title(row['group'])}” has {count(row['n'])} of {count(row['of_all'])} "
+        f"{row['what']}: chance moves it most, and a difference between other groups by "
+        f"{attribute_title(row['attribute'])} can go unseen beside it. {remedy}"
     )

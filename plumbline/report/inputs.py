@@ -190,6 +190,8 @@ class LvlmSummary:
         Digest of its files, or of what the endpoint was asked for.
     rows : int
         Answers in this report.
+    unanswered : int
+        Questions that were left out, since its stored answers have none to them.
     device, decoding : str
         Such as `cpu`, and how tokens were drawn.
     base_llm : str or None
@@ -218,6 +220,7 @@ class LvlmSummary:
     judge: str | None = None
     checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
     planted: bool = False
+    unanswered: int = 0
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
             f"{one.id} ({'; '.join(_kinds(one))})" if _kinds(one) else one.id,
             one.address,
             short_digest(one.version),
-            count(one.rows),
+            f"{count(one.rows)}{_without_answer(one)}",
             one.decoding,
             _scorers(one),
             f"{one.checks['passed'].sum()} of {one.checks.height}" if one.checks.height else "none run",
@@ -47,6 +47,10 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
     ]
     heads = ("Generative model", "From", "Version", "Answers", "How tokens are drawn", "Scorers", "Checks passed")
     return Listing((*heads, "Judge") if judged else heads, rows, frozenset({3, 6}))
+
+
+def _without_answer(one: LvlmSummary) -> str:
+    return f"; to {count(one.unanswered)} more questions there is none" if one.unanswered else ""
 
 
 def _kinds(one: LvlmSummary) -> list[str]:

@@ -1,9 +1,11 @@
 """The scorecard: models x questions, each cell one row of the metric table.
 
 `QUESTIONS` declares which row answers which question; a new metric family adds its row there. Cells are declared
-before any number is seen and none is picked, so that q of the row's own family says what is evidence, and the interval
-is the ordinary one. Where several datasets or prompts were asked, a question compares models on the one that most of
-them were asked on; a model that was not asked there is answered by the next, and its cell says which.
+before any number of a group is seen and none is picked, so that q of the row's own family says what is evidence, and
+the interval is the ordinary one. Where several datasets or prompts were asked, a question compares models on the one
+that most of them were asked on; a model that was not asked there is answered by the next, and its cell says which. Of
+prompts it is the first that was not refused throughout; refusals are compared where the models refuse some and answer
+others.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -25,7 +28,7 @@ from plumbline.metrics.evidence import state as evidence_state
 from plumbline.metrics.own import GAP, VALUE
 from plumbline.reasons import find
 from plumbline.report.disparity import SMOOTHED, Disparity
-from plumbline.report.language_words import SUITE, headline_scorer, people, spoken
+from plumbline.report.language_words import SUITE, headline_scorer, people, prompt_title, spoken
 from plumbline.report.numbers import (
     NO_INTERVAL,
     UNDEFINED,
@@ -302,6 +305,10 @@ class Question:
         title = self.title.partition(" (")[0] if self.suite == "trident" and self.event else self.title
         return f"{title}: {unit.replace('%', 'percent')}" if unit else title
 
+    def measure_of(self, prompt: str) -> str:
+        """Return the same for the answers to a prompt."""
+        return f"{self.measure} - {prompt_title(prompt)}"
+
     @property
     def measure_smoothed(self) -> str:
         """Return the same for a smoothed skew."""
@@ -524,14 +531,15 @@ def scorecard(table: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     scorer = headline_scorer(plain, reading)
     plain = plain.filter(pl.col("scorer").is_null() | (pl.col("scorer") == pl.lit(scorer, pl.String)))
     by_id = {question.id: question for question in questions(plain, reading.own_questions)}
-    answers = {name: _answers(plain, question) for name, question in by_id.items()}
+    refused = _refused(plain)
+    answers = {name: _answers(plain, question, refused) for name, question in by_id.items()}
     of_groups = [question.groups.metric for question in by_id.values() if question.groups]
     of_groups += [question.tested_by for question in by_id.values() if question.tested_by]
     of_groups += ["max_skew", "parity_difference"]
     compared = plain.filter(pl.col("metric").is_in(of_groups))
     tests = family_sizes(table)
     kinds: dict[str, Kind] = {model: by_id[name].kind for name, by_model in answers.items() for model in by_model}
-    weak, refused = set(too_weak(plain).select(CELL).iter_rows()), _refused(plain)
+    weak = set(too_weak(plain).select(CELL).iter_rows())
     cells = [
         _cell(model, by_id[name], by_model.get(model), compared, reading, weak, tests, refused)
         for name, by_model in answers.items()
@@ -559,16 +567,18 @@ def _asked_elsewhere(card: pl.DataFrame) -> set[str]:
 def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     """Return measure -> value of the questions that the rows of one model answer, under one condition and scorer.
 
-    Of several datasets and prompts the one that the scorecard would show; what is undefined is left out. Beside Max
-    Skew stands the smoothed one (`measure_smoothed`), and it alone where Max Skew leaves out pairs: another model may
-    do so. A ranking's is always that of the group in front, since the rows of one model have no q that would say
-    whether another group speaks. Values are in the unit that the measure names, as the scorecard shows them.
+    Of several datasets and prompts the one that the scorecard would show, named where another model's may be of
+    another prompt; what is undefined is left out. Beside Max Skew stands the smoothed one (`measure_smoothed`), and it
+    alone where Max Skew leaves out pairs: another model may do so. A ranking's is always that of the group in front,
+    since the rows of one model have no q that would say whether another group speaks. Values are in the unit that the
+    measure names, as the scorecard shows them.
     """
     plain = where(table, occupation=None)
-    numbers = {}
+    numbers, refused = {}, _refused(plain)
     for question in questions(plain):
-        for row in [*_answers(plain, question).values()][:1]:
-            sent = {question.measure: row}
+        for row in [*_answers(plain, question, refused).values()][:1]:
+            usual = next(iter(_answers(plain, question).values()))
+            sent = {question.measure if row["prompt"] == usual["prompt"] else question.measure_of(row["prompt"]): row}
             if question.metric == "max_skew":
                 disparity = Disparity.of(row, plain)
                 if disparity.partial:
@@ -582,8 +592,16 @@ def headline_numbers(table: pl.DataFrame) -> dict[str, float]:
     return numbers
 
 
-def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
-    """Return model -> the row that answers a question, each on the dataset and prompt that most models have."""
+def _answers(
+    table: pl.DataFrame, question: Question, refused: Mapping[tuple[Any, ...], float] = MappingProxyType({})
+) -> dict[str, Row]:
+    """Return model -> the row that answers a question, each on the dataset and prompt that most models have.
+
+    Parameters
+    ----------
+    refused : mapping
+        See `_refused`; without it prompts come in the order of the catalogue alone.
+    """
     rows = _rows_of(table, question)
     prompts = {name: place for place, name in enumerate(prompt_ids("all"))}
     by_place: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -594,7 +612,15 @@ def _answers(table: pl.DataFrame, question: Question) -> dict[str, Row]:
     def preference(place: tuple[Any, ...]) -> tuple[Any, ...]:
         answered = by_place[place]
         most = max(row["n"] or 0 for row in answered.values())
-        return (-len(answered), prompts.get(place[2], 0), -most, *map(str, place))
+        return (-len(answered), silence(place), prompts.get(place[2], 0), -most, *map(str, place))
+
+    def silence(place: tuple[Any, ...]) -> float:
+        # Of all answers, so that no group has a say in what is compared.
+        known = (refused.get((model, *place)) for model in by_place[place])
+        shares = [share for share in known if share is not None]
+        if question.metric == "refusal_rate_gap":
+            return -sum(share * (1 - share) for share in shares)
+        return float(bool(shares) and min(shares) == 1)
 
     chosen: dict[str, Row] = {}
     for place in sorted(by_place, key=preference):

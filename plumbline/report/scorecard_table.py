@@ -11,6 +11,7 @@ import polars as pl
 
 from plumbline.report.disparity import SMOOTHED
 from plumbline.report.evidence import excludes_parity
+from plumbline.report.language_words import prompt_title
 from plumbline.report.numbers import confidence, p_value
 from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.scorecard import (
@@ -143,6 +144,8 @@ def score_tables(
             dataset = usual[entry.id]
             of_images = subsets.get(dataset, {}).get(entry.suite, "")
             asked_on = f"{dataset} ({of_images})" if of_images else dataset
+            prompts = {row["prompt"] for row in by_model.values() if row["dataset"] == dataset}
+            asked_on += f", “{prompt_title(*prompts)}”" if len(prompts) == 1 and prompts != {None} else ""
             meaning = f"{entry.meaning or unit.meaning}; asked on {asked_on}{words}"
             head = entry.head or unit.head or unit.suffix
             table.columns.append(Column(entry.title, head, meaning, more, scale.null))
@@ -219,9 +222,14 @@ def _cell(row: Row, scale: _Scale, usual: Mapping[str, str]) -> Cell:
     return replace(cell, low=scale.place(low), high=scale.place(high), cut=high > scale.high)
 
 
+def asked(row: Row) -> str:
+    """Return which prompt a cell is of, behind the dataset; empty for an encoder."""
+    return f", “{prompt_title(row['prompt'])}”" if row["prompt"] else ""
+
+
 def score_tip(row: Row, *, level: float = 0.95) -> str:
     """Return all that a row of the scorecard says, in one sentence after another."""
-    head = f"{row['title']}, {row['model']}" + (f" on {row['dataset']}" if row["dataset"] else "")
+    head = f"{row['title']}, {row['model']}" + (f" on {row['dataset']}" if row["dataset"] else "") + asked(row)
     if row["state"] == "not_asked":
         return f"{head}: not asked."
     if row["state"] in NOTHING:

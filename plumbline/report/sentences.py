@@ -233,9 +233,14 @@ def model_sentences(card: pl.DataFrame, model: str, reading: Reading) -> list[st
         ("all_refused", "Every answer was refused"),
         ("none_refused", "No answer was refused"),
     ):
-        titles = [cell["title"] for cell in cells if cell["state"] == state]
+        titles = [cell["title"] + _asked(cell) for cell in cells if cell["state"] == state]
         lines += [f"{what}: {'; '.join(titles)}."] if titles else []
     return lines
+
+
+def _asked(cell: Row) -> str:
+    """Name the prompt of a cell that says something of all answers."""
+    return f" (“{prompt_title(cell['prompt'])}”)" if cell["state"] in ("all_refused", "none_refused") else ""
 
 
 # --- Findings.

@@ -19,6 +19,7 @@ from plumbline.reasons import decode, reason
 from plumbline.report.charts import estimates
 from plumbline.report.findings import as_picked
 from plumbline.report.front import MOST_FINDINGS, _choice, advice, audited, front_page, limits, section, verdict
+from plumbline.report.language import lvlm_listing
 from plumbline.report.numbers import interval, number, p_value, points
 from plumbline.report.reading import Reading
 from plumbline.report.rows import first
@@ -445,6 +446,24 @@ def test_a_small_group_beside_which_others_cannot_be_told_apart_is_named(inputs,
     said = " ".join(limits(frame(rows), inputs))
     of = f"“Diverse” has {small} of {sum(sizes.values())} images"
     assert (of.lower() in said.lower()) is told and ("by gender can go unseen beside it" in said) is told
+
+
+@pytest.mark.parametrize(("small", "told"), [(12, True), (40, False)])
+def test_a_small_group_of_whom_answers_speak_is_named_too(inputs, small, told):
+    sizes = {"man": 60, "woman": 54, "non-binary": small}
+    rates = [spoken("m", "refusal_rate", statistic="estimate", attribute="gender", group=group, n=n)
+             for group, n in sizes.items()]  # fmt: skip
+    said = " ".join(limits(frame(*rates), inputs))
+    assert (f"has {small} of {sum(sizes.values())} answers" in said) is told
+    assert ("A dataset without its images compares them alone." in said) is told and "map.values" not in said
+
+
+def test_questions_that_have_no_stored_answer_are_counted_on_the_first_page(inputs):
+    told = language_inputs()
+    assert not any("stored answer" in line for line in audited(told, told.reading))
+    lacking = replace(told, lvlms=tuple(replace(one, unanswered=251) for one in told.lvlms[:2]))
+    assert audited(lacking, told.reading)[0].endswith(" answers. 502 questions without a stored answer left out.")
+    assert "to 251 more questions there is none" in lvlm_listing(lacking).rows[0][3]
 
 
 def test_the_page_of_one_number_says_it_as_the_findings_do():

@@ -344,7 +344,9 @@ def test_a_model_that_refuses_every_answer_has_nothing_to_compare():
     assert set(card["state"]) == {"all_refused"} and {value_text(each) for each in card.to_dicts()} == {"all refused"}
     assert verdict(card, Reading()) == ("served refused every answer that is compared: there is nothing to tell.",)
     assert "every answer was refused, so that there is nothing to compare." in score_tip(card.row(0, named=True))
-    assert model_sentences(card, "served", Reading()) == ["Every answer was refused: Words of competence; Refusals."]
+    assert model_sentences(card, "served", Reading()) == [
+        "Every answer was refused: Words of competence (“characteristics”); Refusals (“characteristics”)."
+    ]
     (finding,) = findings(frame(_refusing("served", 1.0)), Reading())
     assert finding.tone == "undefined" and "served refused every answer to" in finding.sentence
     both = scorecard(frame(_refusing("served", 1.0), _refusing("silent", 1.0)), Reading())
@@ -360,6 +362,43 @@ def test_a_model_that_answers_is_judged_beside_one_that_refuses():
     assert first.startswith("open: on faces it uses") and last.startswith("served refused every answer")
     some = scorecard(frame(_refusing("open", 0.1, gap=0.05)), Reading())
     assert cell(some, "open", "refusals")["state"] == "too_weak"
+
+
+def _in_prompts(model, **shares):
+    """Return the answers of a model to several prompts, of which it refuses a share each; gaps are a tenth of it."""
+    return [
+        row | {"prompt": prompt}
+        for prompt, share in shares.items()
+        for row in _refusing(model, share, gap=share / 10, toxicity=0.2)
+    ]
+
+
+@pytest.mark.parametrize("of_describe", [0.0, 0.01, 1.0])
+def test_refusals_are_compared_where_some_answers_are_refused(of_describe):
+    rows = frame(_in_prompts("m", describe=of_describe, personality=0.2, keywords=0.02))
+    card = scorecard(rows, Reading())
+    refusals, words = cell(card, "m", "refusals"), cell(card, "m", "competence_words")
+    assert (refusals["prompt"], refusals["value"], refusals["state"]) == ("personality", 0.02, "too_weak")
+    assert "m on faces, “personality”: 2.0 points" in score_tip(refusals).replace(" points", " points")
+    assert (words["prompt"], words["state"]) == ("personality" if of_describe == 1 else "describe", "evidence")
+    numbers = headline_numbers(rows)
+    assert numbers["Refusals: points - personality"] == pytest.approx(2) and "Refusals: points" not in numbers
+    (table,) = score_tables(card)
+    assert [column.meaning.rpartition("; ")[2] for column in table.columns if column.title == "Refusals"] == [
+        "asked on faces, “personality”"
+    ]
+
+
+def test_no_answer_was_refused_is_said_of_the_prompt_only_where_none_was():
+    none = scorecard(frame(_in_prompts("m", describe=0.0, personality=0.0)), Reading())
+    assert cell(none, "m", "refusals")["state"] == "none_refused"
+    assert model_sentences(none, "m", Reading())[-1] == "No answer was refused: Refusals (“describe”)."
+    # Another model's refusals decide where both are compared; what is said of this one names the prompt.
+    both = scorecard(
+        frame(_in_prompts("m", describe=0.0, personality=0.0), _in_prompts("n", describe=0.0, personality=0.4)),
+        Reading(),
+    )
+    assert {cell(both, name, "refusals")["prompt"] for name in "mn"} == {"personality"}
 
 
 def test_of_a_model_that_refused_every_answer_no_gap_is_told():
