@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import yaml
 from fault_server import Reply, completion, serving
-from homes import SHARED, Home, furnish
+from homes import SHARED, Home, furnish, make_home
 
 from assets.partitions import answers_key
 from assets.slices import dataset_slices
@@ -180,6 +180,31 @@ def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
     new = [sent for sent in server.sent[asked:] if sent.text != "Hello"]
     assert len(new) == 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, "and what the endpoint is"
     assert {("Describe the image" in sent.text) for sent in new} == {True}
+
+
+def test_a_plan_reads_a_dataset_anew_that_changed_since_it_was_read(tmp_path, jpeg):
+    people = tmp_path / "people"
+    people.mkdir()
+    entry = {"reader": "folder", "root": str(people),
+             "map": {"index": "index.csv", "path": "file", "columns": {"gender": "gender"}}}  # fmt: skip
+    home = make_home(
+        tmp_path / "own", labeller=None, encoders={}, mitigations={}, audit=[], datasets={"people": entry},
+        lvlms={"far": {"endpoint": {"urls": ["http://127.0.0.1:9/v1"], "model": "far"}}},
+        generate=[{"datasets": ["people"], "prompts": ["characteristics"], "seeds": [0]}],
+    )  # fmt: skip
+
+    def planned(genders):
+        rows = [f"{i}.jpg,{gender}" for i, gender in enumerate(genders)]
+        for i in range(len(genders)):
+            (people / f"{i}.jpg").write_bytes(jpeg(i))
+        (people / "index.csv").write_text("\n".join(["file,gender", *rows]) + "\n")
+        return home.run("plan")
+
+    both = ["woman", "man"] * 8
+    assert re.search(r"\b16 answers", planned(both)[1])
+    code, output = planned([*both, ""])
+    assert code and "1 without gender" in output
+    assert re.search(r"\b24 answers", planned([*both, *both[:8]])[1])
 
 
 @pytest.mark.slow

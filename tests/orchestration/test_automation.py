@@ -28,9 +28,9 @@ def resting():
 
 
 @pytest.fixture
-def home(resting, tmp_path):
+def home(resting, tmp_path_factory):
     """Return a home at rest, which the next test has again if it comes to rest."""
-    home = resting.pop() if resting else LivingHome(tmp_path)
+    home = resting.pop() if resting else LivingHome(tmp_path_factory.mktemp("home"))
     yield home
     if home.rests:
         resting.append(home)

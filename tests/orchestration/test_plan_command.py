@@ -65,27 +65,6 @@ def test_what_the_limit_says_of_it_is_on_stdout(plan, limit, code, said):
     assert isinstance(ran.exception, ConfigError) if code else ran.exit_code == 0
 
 
-def test_a_dataset_that_changed_since_it_was_read_is_read_anew(plan, tmp_path, jpeg):
-    people = tmp_path / "people"
-    people.mkdir()
-
-    def planned(genders):
-        rows = [f"{i}.jpg,{gender}" for i, gender in enumerate(genders)]
-        for i in range(len(genders)):
-            (people / f"{i}.jpg").write_bytes(jpeg(i))
-        (people / "index.csv").write_text("\n".join(["file,gender", *rows]) + "\n")
-        entry = {"reader": "folder", "root": str(people),
-                 "map": {"index": "index.csv", "path": "file", "columns": {"gender": "gender"}}}  # fmt: skip
-        return plan(datasets={"people": entry}, labeller=None, encoders={})
-
-    both = ["woman", "man"] * 8
-    assert "16 answers" in planned(both).stdout
-    assert "24 answers" in planned([*both, *both[:8]]).stdout
-    refused = planned([*both, ""])
-    assert refused.exit_code and "1 without gender" in str(refused.exception)
-    assert "16 answers" in planned(both).stdout
-
-
 @pytest.mark.parametrize(("audit", "told"), [([], False), ([{"suites": ["crime"]}], True)])
 def test_encoders_are_told_of_where_some_are_asked(plan, audit, told):
     named = {} if audit else {"labeller": None, "encoders": {}}
