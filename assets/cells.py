@@ -45,7 +45,7 @@ JUDGING_VERSION = code_version(
     Declaration,
     shells=[
         *_READING, "assets.asked_cells", "assets.metrics", "assets.mitigated", "assets.adjustments",
-        "assets.mitigation_fits", "assets.text_mitigations",
+        "assets.mitigation_fits", "assets.text_mitigations", "plumbline.mitigations.possible",
     ],
 )  # fmt: skip
 """Version of the code that judges a mitigation by its features or logits."""
